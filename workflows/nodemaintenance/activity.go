@@ -15,6 +15,8 @@ import (
 // awaited is the activity that the workflow waits for. Observations of other activities are ignored.
 type awaited struct {
 	name string
+	// report reports that it is being retried.
+	report kit.Report
 	// started: the activity has reported an observation, so it is in progress.
 	started Fact
 }
@@ -27,23 +29,23 @@ func (m *nodeMaintenance) await(ctx workflow.Context, name, summary string, dead
 func (m *nodeMaintenance) awaitWith(
 	ctx workflow.Context, retrier kit.Retrier, name, summary string, deadline *time.Time, timedOut string, activity, input, result any,
 ) error {
-	return m.observing(ctx, name, func() error {
+	return m.observing(ctx, name, retrier.Report, func() error {
 		return retrier.Wait(ctx, summary, deadline, timedOut, activity, input, result)
 	})
 }
 
 // observing runs an activity of that name and shows its observations until it ends.
-func (m *nodeMaintenance) observing(ctx workflow.Context, name string, run func() error) error {
-	m.awaited = awaited{name: name}
+func (m *nodeMaintenance) observing(ctx workflow.Context, name string, report kit.Report, run func() error) error {
+	m.awaited = awaited{name: name, report: report}
 	err := run()
-	m.awaited, m.waits.retry, m.waits.observed = awaited{}, nil, nil
+	m.awaited, m.waits.observed = awaited{}, nil
 	m.showWait(ctx)
 	return err
 }
 
 // observe records an observation of the activity in progress. An observation of an earlier activity is stale.
 func (m *nodeMaintenance) observe(ctx workflow.Context, o temporal.Observation) {
-	if o.Activity != m.awaited.name {
+	if o.Activity == "" || o.Activity != m.awaited.name {
 		return
 	}
 	m.awaited.started = Yes
@@ -54,18 +56,19 @@ func (m *nodeMaintenance) observe(ctx workflow.Context, o temporal.Observation) 
 	if kit.BecameUrgent(m.state.Status.Wait, o.Wait) {
 		m.record.progress.ReportNow()
 	}
-	m.waits.retry, m.waits.observed = nil, o.Wait
+	m.waits.observed = o.Wait
+	m.awaited.report(ctx, "", "") // the attempt in progress works
 	m.showWait(ctx)
 }
 
 // retrier returns a retrier that shows failures of an activity in the status.
 func (m *nodeMaintenance) retrier() kit.Retrier {
-	return kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, m.report)
+	return kit.ClusterRetrier(m.in.Cluster, &m.in.TaskQueue, m.reportRetry())
 }
 
 // hubRetrier returns a retrier for activities that any worker with a hub can run.
 func (m *nodeMaintenance) hubRetrier() kit.Retrier {
-	return kit.HubRetrier(m.report)
+	return kit.HubRetrier(m.reportRetry())
 }
 
 // quietRetrier returns a retrier for activities that the maintenance does not wait for.
@@ -86,15 +89,15 @@ func (m *nodeMaintenance) retrierUntilHeld() kit.Retrier {
 	return retrier
 }
 
-// report records why an activity is being retried. An empty reason clears the recorded one; with a message, only if the recorded one has that message.
-func (m *nodeMaintenance) report(ctx workflow.Context, reason, message string) {
-	switch {
-	case reason != "":
-		m.waits.retry, m.waits.observed = kit.NewWait(ctx, m.waits.retry, reason, message), nil
-	case message == "" || m.waits.retry != nil && m.waits.retry.Message == message:
-		m.waits.retry = nil
+// reportRetry returns a report for one activity. A failure makes the last observation outdated.
+func (m *nodeMaintenance) reportRetry() kit.Report {
+	report := m.retries.Add()
+	return func(ctx workflow.Context, reason, message string) {
+		if reason != "" {
+			m.waits.observed = nil
+		}
+		report(ctx, reason, message)
 	}
-	m.showWait(ctx)
 }
 
 // awaitGate waits at a gate until a condition holds, and shows the wait.
@@ -120,6 +123,7 @@ func (m *nodeMaintenance) followWait(ctx workflow.Context, condition func() bool
 // currentWait returns the wait to show now.
 func (m *nodeMaintenance) currentWait(ctx workflow.Context) *drydockv1.Wait {
 	now, w := metav1.NewTime(workflow.Now(ctx)), m.waits
+	w.retry = m.retries.Oldest()
 	switch w.gate {
 	case gateWindow:
 		w.window = m.closedWindow()

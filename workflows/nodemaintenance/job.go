@@ -80,7 +80,7 @@ func (m *nodeMaintenance) checkJobHold(ctx workflow.Context, in *jobs.RunJobInpu
 
 // removeJob stops the Job if it may be running, and waits until it is removed. A failed Job is kept for its logs.
 func (m *nodeMaintenance) removeJob(ctx workflow.Context, retrier kit.Retrier) error {
-	err := m.observing(ctx, "RemoveJob", func() error {
+	err := m.observing(ctx, "RemoveJob", retrier.Report, func() error {
 		return retrier.Run(ctx, "remove the job from "+m.node.Node, m.jobs.RemoveJob, m.jobInput(), nil)
 	})
 	if err == nil {

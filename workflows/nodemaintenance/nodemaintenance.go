@@ -40,8 +40,9 @@ type nodeMaintenance struct {
 	record *nodeRecord
 	holds  gates.Holds
 	slots  *slots.Client
-	// waits has the current waits. awaited is the activity that the workflow waits for.
+	// waits has the current waits, retries the activities that are being retried. awaited is the activity that the workflow waits for.
 	waits   waits
+	retries kit.Retries
 	awaited awaited
 	// stopWork cancels the work, and stopJob the Job in progress; nil: there is none.
 	stopWork, stopJob workflow.CancelFunc
@@ -76,6 +77,7 @@ func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error
 	m.holds.State = m.state.Held
 	m.state.Status.Held = m.holds.State.Of(in.Cluster)
 	m.record = newNodeRecord(ctx, &m.state.Status, m.node, in)
+	m.retries.Show = func() { m.showWait(ctx) }
 	m.showRequestors()
 	return m, errors.Join(m.listenForJoins(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (maintenancev1.NodeMaintenanceStatus, error) { return m.state.Status, nil },

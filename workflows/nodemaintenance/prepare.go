@@ -21,7 +21,7 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	if err := m.hubRetrier().Run(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.Written, nil); err != nil {
 		return err
 	}
-	awake := sweeper.Wake(ctx, m.report, m.in.Cluster, "a maintenance of "+m.node.Node+" begins")
+	awake := sweeper.Wake(ctx, m.reportRetry(), m.in.Cluster, "a maintenance of "+m.node.Node+" begins")
 	if err := kit.Locate(ctx, m.hubRetrier(), m.in.Cluster, &m.in.TaskQueue); err != nil {
 		return err
 	}

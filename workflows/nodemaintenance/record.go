@@ -57,7 +57,7 @@ func (r *nodeRecord) now(ctx workflow.Context) metav1.Time { return metav1.NewTi
 // enter makes a transition.
 func (m *nodeMaintenance) enter(ctx workflow.Context, t transition) {
 	if state := after(m.state.Status.State, t); state != m.state.Status.State {
-		m.waits.retry, m.waits.observed = nil, nil
+		m.waits.observed = nil
 		m.record.enter(ctx, state)
 		m.showWait(ctx)
 	}

@@ -36,7 +36,7 @@ const (
 
 // waits has all current waits of a maintenance. A nil or empty field is no wait.
 type waits struct {
-	// retry is the wait of an activity that is being retried. observed is the last observation of the activity in progress.
+	// retry is the wait of the activity that has been retried for longest. observed is the last observation of the activity in progress.
 	retry, observed *drydockv1.Wait
 	gate            gate
 	// window is the closed window. release is the wait of the next step. slot is why no slot is granted. refused is why locks refused the cordon.
