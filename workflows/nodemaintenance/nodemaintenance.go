@@ -58,7 +58,6 @@ type clients struct {
 	health    *health.Activities
 	locks     *locks.Activities
 	hub       *rollouts.Activities
-	clusters  *node.Activities
 	scheduler *scheduler.Activities
 }
 

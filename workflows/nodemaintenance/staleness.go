@@ -21,7 +21,7 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 	for {
 		var found node.Readiness
 		// While the cluster is unreachable, the maintenance does not become stale.
-		err := m.quietRetrier().Wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.clusters.AwaitStale, in, &found)
+		err := m.quietRetrier().Wait(ctx, "until the maintenance of "+m.node.Node+" is stale", nil, "", m.nodes.AwaitStale, in, &found)
 		if err != nil || ctx.Err() != nil {
 			return
 		}

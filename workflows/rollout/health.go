@@ -42,9 +42,7 @@ func (g *groupUpgrade) awaitClusterHealth(ctx workflow.Context, cluster string) 
 	now := workflow.Now(ctx)
 	in := health.AwaitClusterHealthyInput{Cluster: cluster, Since: now, Checks: g.spec.HealthChecks}
 	retrier := g.retrier()
-	if queue, own := g.taskQueues[cluster]; own {
-		retrier.TaskQueue = queue
-	}
+	retrier.TaskQueue = g.taskQueueOf(cluster)
 	return retrier.Wait(ctx, "check the health of "+cluster, kit.LastDeadline(ctx, &now, in.Checks), temporal.ErrHealthGateFailed,
 		(&health.Activities{}).AwaitClusterHealthy, in, nil)
 }

@@ -31,12 +31,9 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 	g, ctx := n.group, work.Ctx
 	meta := g.in.Object.ObjectMeta
 	in := clusterupgrade.Input{
-		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: work.Cluster, TaskQueue: temporal.TaskQueue, Batch: work.Batch,
+		Namespace: meta.Namespace, Rollout: meta.Name, Cluster: work.Cluster, TaskQueue: g.taskQueueOf(work.Cluster), Batch: work.Batch,
 		ProgressLimit: kit.ProgressLimit(g.batch.maxConcurrency(), g.timeout()),
 		Held:          g.holds.ForCluster(work.Cluster),
-	}
-	if queue, own := g.taskQueues[work.Cluster]; own {
-		in.TaskQueue = queue
 	}
 	if g.spec.NodeMaintenance != nil {
 		in.Remediation = *g.spec.NodeMaintenance
