@@ -18,7 +18,9 @@ func (g *groupUpgrade) awaitApproval(ctx workflow.Context) rollout.End {
 		return ""
 	}
 	awaited := g.nextApproval()
-	g.gate.stale = g.gate.stale || g.gate.healthy > 0 // checks from before this wait are outdated
+	if g.gate.healthy > 0 { // checks from before this wait are outdated
+		g.gate.expire()
+	}
 	g.missingApproval = &awaited
 	g.updateClock(ctx)
 	expired := func() bool { return false }

@@ -24,7 +24,7 @@ type PreviousRun struct {
 	// NotBound lists the indexes of the policies that are not bound to a cluster, by the index of the cluster in Status.
 	NotBound map[int][]int `json:"notBound,omitempty"`
 	// Phase is the phase in which the next run resumes.
-	Phase string `json:"phase"`
+	Phase Phase `json:"phase"`
 	// Used is the used part of the timeout of the rollout.
 	Used time.Duration `json:"used"`
 	// NextBatch counts from 0.
@@ -81,7 +81,10 @@ func (g *groupUpgrade) restore(p *PreviousRun) {
 	g.notBound = rollout.ExpandNotBound(p.NotBound, rollout.NamesOf(p.Status.Clusters))
 	g.phase, g.nextBatch, g.startedBatch = p.Phase, p.NextBatch, p.StartedBatch
 	g.clock.used, g.slowest = p.Used, p.SlowestCluster
-	g.gate.healthy, g.gate.opened = p.HealthyClusters, p.GateOpened
+	g.gate.healthy = p.HealthyClusters
+	if p.GateOpened {
+		g.gate.state = gateOpen
+	}
 	g.completions.due, g.starters, g.defaulted = p.Completed, p.Starters, true
 	g.holds.State = p.Held
 	g.holds.Windows.Restore(p.Windows)
@@ -92,14 +95,14 @@ func (g *groupUpgrade) stateForNextRun(now time.Time) *PreviousRun {
 	status := rollout.Compact(g.status)
 	status.Clusters = shortMessages(status.Clusters)
 	healthy := g.gate.healthy
-	if g.gate.stale {
+	if g.gate.state == gateStale {
 		healthy = 0
 	}
 	return &PreviousRun{
 		Status: status, TaskQueues: g.taskQueues, NotBound: rollout.CompactNotBound(g.notBoundForNextRun(), rollout.NamesOf(g.status.Clusters)),
 		Phase: g.phase, NextBatch: g.nextBatch, StartedBatch: g.startedBatch,
 		Used: g.clock.elapsed(now), SlowestCluster: g.slowest,
-		HealthyClusters: healthy, GateOpened: g.gate.opened,
+		HealthyClusters: healthy, GateOpened: g.gate.state == gateOpen,
 		Completed: g.completions.due, Prepared: g.remediator.Prepared(), Starters: g.starters, Pause: g.record.waits.Pause,
 		Held: g.holds.State, Windows: g.holds.Windows.Carry(),
 	}

@@ -22,27 +22,49 @@ type healthGate struct {
 	healthy int
 	// waiting: the rollout waits at the gate, and its clock is paused.
 	waiting bool
-	// stale: the rollout was paused or held after the checks began. The checks must be repeated.
-	stale bool
-	// opened: the first cluster was started.
-	opened bool
+	state   gateState
 	// stop cancels the checks in progress; nil: no check has started.
 	stop workflow.CancelFunc
 }
 
+// gateState says what the checks so far are worth.
+type gateState string
+
+const (
+	// gateCurrent: the checks that passed count.
+	gateCurrent gateState = ""
+	// gateStale: the rollout was paused or held after the checks began. They must be repeated.
+	gateStale gateState = "Stale"
+	// gateOpen: the first cluster was started, so the checks are over.
+	gateOpen gateState = "Open"
+)
+
+// expire makes the checks stale, unless they are over.
+func (h *healthGate) expire() {
+	if h.state != gateOpen {
+		h.state = gateStale
+	}
+}
+
 // gateClosed reports whether the rollout must still pass the gate.
-func (g *groupUpgrade) gateClosed() bool { return len(g.spec.HealthChecks) > 0 && !g.gate.opened }
+func (g *groupUpgrade) gateClosed() bool {
+	return len(g.spec.HealthChecks) > 0 && g.gate.state != gateOpen
+}
 
 // healthStale reports whether the checks must be repeated before the first cluster is started.
-func (g *groupUpgrade) healthStale() bool { return g.gate.stale && g.gateClosed() }
+func (g *groupUpgrade) healthStale() bool { return g.gate.state == gateStale && g.gateClosed() }
 
 // healthCurrent reports whether clusters passed the checks, and the result is not stale.
 func (g *groupUpgrade) healthCurrent() bool {
-	return g.gateClosed() && g.gate.healthy > 0 && !g.gate.stale
+	return g.gateClosed() && g.gate.healthy > 0 && g.gate.state != gateStale
 }
 
 // openGate records that the first cluster is started.
-func (g *groupUpgrade) openGate() { g.gate.opened = g.gate.opened || g.gateClosed() }
+func (g *groupUpgrade) openGate() {
+	if g.gateClosed() {
+		g.gate.state = gateOpen
+	}
+}
 
 // awaitHealthGate waits at the gate until every pending cluster passes the health checks. If one fails, the rollout fails before any cluster is
 // touched.
@@ -67,8 +89,8 @@ func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, 
 		if kit.ShouldContinueAsNew(ctx, g.signals) {
 			return endContinueAsNew, nil
 		}
-		if g.gate.stale {
-			g.gate.healthy, g.gate.stale = 0, false
+		if g.gate.state == gateStale {
+			g.gate.healthy, g.gate.state = 0, gateCurrent
 		}
 		if g.mustApprove(ctx) {
 			return endRecheckHealth, nil
@@ -82,7 +104,7 @@ func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, 
 		failures := g.healthOf(checking, group)
 		stop()
 		g.record.awaitingHealth(nil)
-		if g.gate.stale && ctx.Err() == nil {
+		if g.gate.state == gateStale && ctx.Err() == nil {
 			continue
 		}
 		if ctx.Err() != nil {
@@ -98,7 +120,7 @@ func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, 
 // awaitStartable waits until a cluster of the next batch may start, or the run must continue as new.
 func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
 	g.updateClock(ctx)
-	for !g.startable() && !kit.ShouldContinueAsNew(ctx, g.signals) {
+	for !g.mayStart() && !kit.ShouldContinueAsNew(ctx, g.signals) {
 		paused, number := g.status.Paused, g.holds.Number()
 		if err := workflow.Await(ctx, func() bool {
 			return g.status.Paused != paused || g.holds.Number() != number || kit.ShouldContinueAsNew(ctx, g.signals)
@@ -110,8 +132,8 @@ func (g *groupUpgrade) awaitStartable(ctx workflow.Context) error {
 	return ctx.Err()
 }
 
-// startable reports whether a cluster of the next batch may start.
-func (g *groupUpgrade) startable() bool { return !g.status.Paused && g.nextBatchHold() == nil }
+// mayStart reports whether a cluster of the next batch may start.
+func (g *groupUpgrade) mayStart() bool { return !g.status.Paused && g.nextBatchHold() == nil }
 
 // nextBatchHold is the hold on the first pending cluster of the next batch if all of them are held; nil: one may start.
 func (g *groupUpgrade) nextBatchHold() *drydockv1.Hold {
@@ -135,10 +157,10 @@ func (g *groupUpgrade) nextBatchHold() *drydockv1.Hold {
 // invalidateHealth makes the checks stale when no cluster may start. After continue-as-new, windows that are not known yet do not make them
 // stale.
 func (g *groupUpgrade) invalidateHealth() {
-	if g.gate.stale || !g.gateClosed() || g.startable() || !g.status.Paused && !g.holds.Windows.Known() {
+	if g.gate.state == gateStale || !g.gateClosed() || g.mayStart() || !g.status.Paused && !g.holds.Windows.Known() {
 		return
 	}
-	g.gate.stale = true
+	g.gate.expire()
 	if g.gate.stop != nil {
 		g.gate.stop()
 	}

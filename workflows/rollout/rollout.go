@@ -52,7 +52,7 @@ type groupUpgrade struct {
 	// notBound lists by cluster the indexes of the policies that were not bound to it when the plan was made.
 	notBound map[string][]int
 	// phase is the current phase of the runbook.
-	phase string
+	phase Phase
 	// nextBatch is the index of the running batch, or of the next one. startedBatch is set while it runs.
 	nextBatch    int
 	startedBatch *StartedBatch
@@ -155,27 +155,30 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	return status, err
 }
 
-// phase is one step of the runbook.
-type phase struct {
-	name string
+// Phase names a step of the runbook.
+type Phase string
+
+// step is one step of the runbook.
+type step struct {
+	phase Phase
 	// run returns "" to enter the next phase, endContinueAsNew, or why the rollout ends. An error ends the rollout as failed.
 	run func(workflow.Context) (rollout.End, error)
 }
 
 // The phases, in order. After continue-as-new, the next run resumes in the same phase.
 const (
-	phasePlan         = "plan"
-	phaseBlocked      = "blocked"
-	phaseBackup       = "backup"
-	phaseBeforeEnable = "beforeEnable"
-	phaseStart        = "start"
-	PhaseBatches      = "batches"
-	PhaseRecheck      = "recheck"
+	phasePlan         Phase = "plan"
+	phaseBlocked      Phase = "blocked"
+	phaseBackup       Phase = "backup"
+	phaseBeforeEnable Phase = "beforeEnable"
+	phaseStart        Phase = "start"
+	PhaseBatches      Phase = "batches"
+	PhaseRecheck      Phase = "recheck"
 )
 
 // runbook is the list of phases, in order.
-func (g *groupUpgrade) runbook() []phase {
-	return []phase{
+func (g *groupUpgrade) runbook() []step {
+	return []step{
 		{phasePlan, g.planRollout},
 		{phaseBlocked, g.awaitBlockers},
 		{phaseBackup, g.backUp},
@@ -190,15 +193,15 @@ func (g *groupUpgrade) runbook() []phase {
 // a continue-as-new, or the reason why the rollout failed.
 func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 	runbook := g.runbook()
-	first := max(0, slices.IndexFunc(runbook, func(p phase) bool { return p.name == g.phase }))
-	for _, phase := range runbook[first:] {
-		g.phase = phase.name
-		g.record.log.Info("Rollout enters a phase", "phase", phase.name)
-		end, err := phase.run(ctx)
+	first := max(0, slices.IndexFunc(runbook, func(s step) bool { return s.phase == g.phase }))
+	for _, step := range runbook[first:] {
+		g.phase = step.phase
+		g.record.log.Info("Rollout enters a phase", "phase", step.phase)
+		end, err := step.run(ctx)
 		if end == endContinueAsNew {
 			return g.continueAsNew(ctx)
 		}
-		if end != "" && phase.name == PhaseBatches {
+		if end != "" && step.phase == PhaseBatches {
 			_, _ = g.recheckTimedOut(ctx) // the end stays the same
 		}
 		if end != "" || err != nil {

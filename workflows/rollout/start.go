@@ -115,7 +115,7 @@ func (b *batch) nextExisting(ctx workflow.Context) []string {
 			b.retryPause = 0
 			b.reportRetry(ctx, "", "")
 			if long && b.group.gateClosed() { // the health checks are outdated
-				b.group.gate.stale = true
+				b.group.gate.expire()
 				return nil
 			}
 		}
