@@ -19,7 +19,7 @@ import (
 
 // execute executes the plan in parallel. A failure does not stop the other actions. It returns when all actions have finished, except parts that take
 // long.
-func (h *manager) execute(ctx workflow.Context, due harbor.Plan) {
+func (h *harborCluster) execute(ctx workflow.Context, due harbor.Plan) {
 	writing := 0
 	write := func(name string, run func(workflow.Context) error) {
 		writing++
@@ -57,7 +57,7 @@ func (h *manager) execute(ctx workflow.Context, due harbor.Plan) {
 }
 
 // awaitApplied waits until all parts have been applied.
-func (h *manager) awaitApplied(ctx workflow.Context) {
+func (h *harborCluster) awaitApplied(ctx workflow.Context) {
 	awaitEnd(ctx, func() bool { return len(h.applying) == 0 })
 }
 
@@ -69,14 +69,14 @@ func awaitEnd(ctx workflow.Context, ended func() bool) {
 }
 
 // recordError records the error of an action whose result is therefore unknown.
-func (h *manager) recordError(err error) {
+func (h *harborCluster) recordError(err error) {
 	if err != nil {
 		h.trouble = append(h.trouble, err)
 	}
 }
 
 // settle records failures. If the result of an action is unknown, it pauses; the action is then due again.
-func (h *manager) settle(ctx workflow.Context) {
+func (h *harborCluster) settle(ctx workflow.Context) {
 	trouble := joined(h.trouble)
 	h.trouble = nil
 	h.record.failures(h.failures())
@@ -112,14 +112,14 @@ func joined(failures []error) error {
 const retryPause = 5 * time.Second
 
 // tryOnce runs an activity for one round of attempts. After a failure, the action is due again.
-func (h *manager) tryOnce(ctx workflow.Context, summary string, activity, input, result any) error {
+func (h *harborCluster) tryOnce(ctx workflow.Context, summary string, activity, input, result any) error {
 	retrier := h.retrier().Until(workflow.Now(ctx).Add(-time.Nanosecond))
 	retrier.Attempts = 2
 	return retrier.Run(ctx, summary, activity, input, result)
 }
 
 // failures joins the failures of all parts; nil if there are none.
-func (h *manager) failures() error {
+func (h *harborCluster) failures() error {
 	var failures []error
 	for _, part := range workflow.DeterministicKeys(h.known.Applied) {
 		if failure := h.known.Applied[part].Failure; failure != nil {
@@ -130,7 +130,7 @@ func (h *manager) failures() error {
 }
 
 // applyPart applies a part and records the result, also a failure. It returns an error if the result is unknown.
-func (h *manager) applyPart(ctx workflow.Context, part harbor.Due, generation int64) error {
+func (h *harborCluster) applyPart(ctx workflow.Context, part harbor.Due, generation int64) error {
 	var applied harbor.Applied
 	in := harboractivities.ApplyPartInput{Ref: h.ref, Due: part, Generation: generation}
 	err := h.tryOnce(ctx, fmt.Sprintf("apply the %s: %s", part.Part, part.Why), h.harbor.ApplyHarborPart, in, &applied)

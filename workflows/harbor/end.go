@@ -22,7 +22,7 @@ import (
 // releaseLimit limits the attempts to remove the finalizer when the run is cancelled.
 const releaseLimit = 30 * time.Second
 
-func (h *manager) checkApply(r ApplyRequest) error {
+func (h *harborCluster) checkApply(r ApplyRequest) error {
 	if h.ending {
 		return errEnding
 	}
@@ -36,7 +36,7 @@ func (h *manager) checkApply(r ApplyRequest) error {
 	return nil
 }
 
-func (h *manager) checkDelete(temporal.SignalRequest) error {
+func (h *harborCluster) checkDelete(temporal.SignalRequest) error {
 	if h.ending {
 		return errEnding
 	}
@@ -47,13 +47,13 @@ func (h *manager) checkDelete(temporal.SignalRequest) error {
 var errEnding = temporal.Error(temporal.ErrEnding, "the workflow is about to end; try again", nil)
 
 // apply writes the object. The watch then reports the change, like changes by other clients.
-func (h *manager) apply(ctx workflow.Context, r ApplyRequest) (result harboractivities.ApplyClusterResult, err error) {
+func (h *harborCluster) apply(ctx workflow.Context, r ApplyRequest) (result harboractivities.ApplyClusterResult, err error) {
 	err = h.change(ctx, "apply the object", h.harbor.ApplyHarborCluster, harboractivities.ApplyClusterInput{Cluster: h.in.Cluster, Object: r.Object}, &result)
 	return result, err
 }
 
 // delete deletes the object. Its finalizer keeps it until its resources are removed.
-func (h *manager) delete(ctx workflow.Context, r temporal.SignalRequest) error {
+func (h *harborCluster) delete(ctx workflow.Context, r temporal.SignalRequest) error {
 	err := h.change(ctx, "delete the object", h.harbor.DeleteHarborCluster, h.ref, nil)
 	if err == nil {
 		h.record.note("deleted" + kit.ActorSuffix(r))
@@ -62,7 +62,7 @@ func (h *manager) delete(ctx workflow.Context, r temporal.SignalRequest) error {
 }
 
 // change runs an activity that changes the object, once the cluster is located.
-func (h *manager) change(ctx workflow.Context, summary string, activity, input, result any) error {
+func (h *harborCluster) change(ctx workflow.Context, summary string, activity, input, result any) error {
 	h.changing++
 	err := workflow.Await(ctx, func() bool { return h.taskQueue != "" || h.unlocated != nil || h.ending })
 	switch {
@@ -80,7 +80,7 @@ func (h *manager) change(ctx workflow.Context, summary string, activity, input, 
 }
 
 // remove removes the resources of a deleted HarborCluster, Harbor first, and then the finalizer.
-func (h *manager) remove(ctx workflow.Context, due harbor.Plan) error {
+func (h *harborCluster) remove(ctx workflow.Context, due harbor.Plan) error {
 	h.ref.UID = due.UID
 	h.record.enter(Deleting)
 	if err := h.removeParts(ctx, harbor.PartHarbor); err != nil {
@@ -104,7 +104,7 @@ func (h *manager) remove(ctx workflow.Context, due harbor.Plan) error {
 }
 
 // removalNote describes what was removed.
-func (h *manager) removalNote(policy goharborv1.DeletionPolicy) string {
+func (h *harborCluster) removalNote(policy goharborv1.DeletionPolicy) string {
 	if len(h.notRemoved) == 0 {
 		return "its resources are removed; data policy: " + string(policy)
 	}
@@ -113,7 +113,7 @@ func (h *manager) removalNote(policy goharborv1.DeletionPolicy) string {
 }
 
 // removeParts removes parts in parallel, each only while the cluster is not held, and returns when all have ended. A failure stops no other part.
-func (h *manager) removeParts(ctx workflow.Context, parts ...harbor.Part) error {
+func (h *harborCluster) removeParts(ctx workflow.Context, parts ...harbor.Part) error {
 	h.removing = slices.Clone(parts)
 	h.showRemoval(ctx)
 	failures := make([]error, len(parts))
@@ -134,7 +134,7 @@ func (h *manager) removeParts(ctx workflow.Context, parts ...harbor.Part) error 
 }
 
 // removePart removes a part. If the cluster is held between attempts, it waits for the release and starts again.
-func (h *manager) removePart(ctx workflow.Context, part harbor.Part) error {
+func (h *harborCluster) removePart(ctx workflow.Context, part harbor.Part) error {
 	retrier := h.retrier()
 	retrier.Report = func(ctx workflow.Context, reason, message string) {
 		if reason == "" {
@@ -176,7 +176,7 @@ func (h *manager) removePart(ctx workflow.Context, part harbor.Part) error {
 }
 
 // observed records that applying a part takes long, or the wait of its removal.
-func (h *manager) observed(ctx workflow.Context, o temporal.Observation) {
+func (h *harborCluster) observed(ctx workflow.Context, o temporal.Observation) {
 	h.signals++
 	part := harbor.Part(o.Part)
 	if _, applying := h.applying[part]; applying {
@@ -189,7 +189,7 @@ func (h *manager) observed(ctx workflow.Context, o temporal.Observation) {
 }
 
 // showRemoval sets the current reason of a removal: the first known blocker as message, and all blockers.
-func (h *manager) showRemoval(ctx workflow.Context) {
+func (h *harborCluster) showRemoval(ctx workflow.Context) {
 	wait := drydockv1.Wait{Reason: harbor.ReasonRemoving, Since: metav1.NewTime(workflow.Now(ctx))}
 	var left []string
 	for _, part := range h.removing {
@@ -211,7 +211,7 @@ func (h *manager) showRemoval(ctx workflow.Context) {
 }
 
 // gone ends the run if the object does not exist, or if its finalizer was removed by hand.
-func (h *manager) gone() error {
+func (h *harborCluster) gone() error {
 	if h.ref.UID == "" {
 		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s has no %s", h.in.Cluster, h.ref), nil)
 	}
@@ -221,7 +221,7 @@ func (h *manager) gone() error {
 }
 
 // finish records how the run ended.
-func (h *manager) finish(ctx workflow.Context, err error) (Status, error) {
+func (h *harborCluster) finish(ctx workflow.Context, err error) (Status, error) {
 	h.record.reason.Set(ctx, "", "")
 	switch {
 	case err == nil:
@@ -243,7 +243,7 @@ func (h *manager) finish(ctx workflow.Context, err error) (Status, error) {
 }
 
 // release removes the finalizer, so that a later deletion does not wait for this workflow. The activity keeps it on an object that is being deleted.
-func (h *manager) release(ctx workflow.Context) {
+func (h *harborCluster) release(ctx workflow.Context) {
 	if h.ref.UID == "" {
 		return
 	}

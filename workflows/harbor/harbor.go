@@ -48,15 +48,15 @@ type ApplyRequest struct {
 // storage first, and Harbor when they are ready. It corrects manual changes, and writes the object's status. When the object is deleted, it removes
 // its resources and then ends. When the workflow is cancelled, it leaves everything as it is.
 func HarborCluster(ctx workflow.Context, in Input) (Status, error) {
-	h, err := newManager(ctx, in)
+	h, err := newHarborCluster(ctx, in)
 	if err != nil {
 		return Status{}, err
 	}
 	return h.run(ctx)
 }
 
-// manager is one run of the workflow.
-type manager struct {
+// harborCluster is one run of the workflow.
+type harborCluster struct {
 	in     Input
 	ref    harboractivities.Ref
 	status Status
@@ -89,8 +89,8 @@ type manager struct {
 	harbor *harboractivities.Activities
 }
 
-func newManager(ctx workflow.Context, in Input) (*manager, error) {
-	h := &manager{in: in, applying: map[harbor.Part]bool{}, removalWaits: map[harbor.Part]drydockv1.Wait{}}
+func newHarborCluster(ctx workflow.Context, in Input) (*harborCluster, error) {
+	h := &harborCluster{in: in, applying: map[harbor.Part]bool{}, removalWaits: map[harbor.Part]drydockv1.Wait{}}
 	h.ref = harboractivities.Ref{Cluster: in.Cluster, Namespace: in.Namespace, Name: in.Name}
 	if c := in.Carried; c != nil {
 		h.taskQueue, h.ref.UID, h.known, h.holds.State = c.TaskQueue, c.UID, c.Known, c.Held
@@ -112,7 +112,7 @@ func newManager(ctx workflow.Context, in Input) (*manager, error) {
 }
 
 // run manages the Harbor until the run ends.
-func (h *manager) run(ctx workflow.Context) (Status, error) {
+func (h *harborCluster) run(ctx workflow.Context) (Status, error) {
 	work, cancel := workflow.WithCancel(ctx)
 	h.cancel = cancel
 	listening, _ := workflow.NewDisconnectedContext(ctx)
@@ -142,7 +142,7 @@ func (h *manager) run(ctx workflow.Context) (Status, error) {
 }
 
 // manage waits for changes and acts on them until the run ends.
-func (h *manager) manage(ctx workflow.Context) error {
+func (h *harborCluster) manage(ctx workflow.Context) error {
 	if err := h.locate(ctx); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (h *manager) manage(ctx workflow.Context) error {
 }
 
 // locate finds the task queue of the cluster.
-func (h *manager) locate(ctx workflow.Context) error {
+func (h *harborCluster) locate(ctx workflow.Context) error {
 	if h.taskQueue != "" {
 		return nil
 	}
@@ -185,17 +185,17 @@ func (h *manager) locate(ctx workflow.Context) error {
 }
 
 // held reports whether the emergency stop forbids applying and removing. The status is still written.
-func (h *manager) held() bool { return h.holds.Of(h.in.Cluster) != nil }
+func (h *harborCluster) held() bool { return h.holds.Of(h.in.Cluster) != nil }
 
 // showHold shows the hold in the status.
-func (h *manager) showHold() {
+func (h *harborCluster) showHold() {
 	h.status.Held = h.holds.Of(h.in.Cluster)
 	h.record.show()
 }
 
 // awaitDue watches the HarborCluster and its resources until an action is due. It returns the zero value if the wait must start again: the history is
 // long, the hold has changed, or a part that took long has been applied.
-func (h *manager) awaitDue(ctx workflow.Context) (harbor.Plan, error) {
+func (h *harborCluster) awaitDue(ctx workflow.Context) (harbor.Plan, error) {
 	held, applying := h.held(), len(h.applying)
 	watching, stop := workflow.WithCancel(ctx)
 	workflow.GoNamed(watching, "end the run in time", func(ctx workflow.Context) {
@@ -220,7 +220,7 @@ func (h *manager) awaitDue(ctx workflow.Context) (harbor.Plan, error) {
 }
 
 // recordPlan records the observed state. Of an object with a new UID, nothing has been applied yet.
-func (h *manager) recordPlan(ctx workflow.Context, due harbor.Plan) {
+func (h *harborCluster) recordPlan(ctx workflow.Context, due harbor.Plan) {
 	if h.ref.UID != due.UID {
 		h.ref.UID = due.UID
 		h.known = harbor.Known{Applied: map[harbor.Part]harbor.Applied{}}
@@ -235,12 +235,12 @@ func (h *manager) recordPlan(ctx workflow.Context, due harbor.Plan) {
 }
 
 // retrier returns a retrier that reports failing activities in the status.
-func (h *manager) retrier() kit.Retrier {
+func (h *harborCluster) retrier() kit.Retrier {
 	return kit.ClusterRetrier(h.in.Cluster, &h.taskQueue, h.record.reason.Set)
 }
 
 // continueAsNew carries the state to a new run once all changes and updates have finished.
-func (h *manager) continueAsNew(ctx workflow.Context) error {
+func (h *harborCluster) continueAsNew(ctx workflow.Context) error {
 	h.awaitApplied(ctx)
 	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
 		return err
