@@ -55,6 +55,15 @@ type emergencyStop struct {
 	memory
 }
 
+func newEmergencyStop(in Input) *emergencyStop {
+	e := &emergencyStop{}
+	if c := in.Carried; c != nil {
+		e.state, e.Workflows = c.State, c.Subscribers
+		e.saved, e.loaded, e.searched = c.Saved, !c.NotLoaded, !c.NotSearched
+	}
+	return e
+}
+
 // run notifies the subscribers of changes until it continues as new.
 func (e *emergencyStop) run(ctx workflow.Context) error {
 	e.startMemory(ctx)

@@ -33,15 +33,6 @@ type memory struct {
 // It is shorter than the time that the CLI waits for a worker.
 const loadTimeout = 8 * time.Second
 
-func newEmergencyStop(in Input) *emergencyStop {
-	e := &emergencyStop{}
-	if c := in.Carried; c != nil {
-		e.state, e.Workflows = c.State, c.Subscribers
-		e.saved, e.loaded, e.searched = c.Saved, !c.NotLoaded, !c.NotSearched
-	}
-	return e
-}
-
 // startMemory starts to save the holds, to load earlier ones, and to search for subscribers.
 func (e *emergencyStop) startMemory(ctx workflow.Context) {
 	ctx, e.Stop = workflow.WithCancel(ctx)
