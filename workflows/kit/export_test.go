@@ -9,3 +9,5 @@ const (
 	ProgressInterval = progressInterval
 	ProgressSteps    = progressSteps
 )
+
+var Uneventful = uneventful

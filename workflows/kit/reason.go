@@ -1,6 +1,10 @@
 package kit
 
 import (
+	"errors"
+
+	enumspb "go.temporal.io/api/enums/v1"
+	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -56,4 +60,29 @@ func (k CurrentReason) Replace(wait *drydockv1.Wait) {
 		k.Attributes.Set(update)
 	}
 	k.Show()
+}
+
+// reasonNoWorker: no worker polls the task queue of the cluster.
+const reasonNoWorker = "NoWorker"
+
+// ReasonOf returns the CamelCase reason for an error.
+func ReasonOf(err error) string {
+	if t := temporal.ErrorType(err); t != "" {
+		return t
+	}
+	if timeout, ok := errors.AsType[*sdktemporal.TimeoutError](err); ok {
+		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
+			return reasonNoWorker
+		}
+		return "Timeout" + timeout.TimeoutType().String()
+	}
+	var running *sdktemporal.ChildWorkflowExecutionAlreadyStartedError
+	var terminated *sdktemporal.TerminatedError
+	switch {
+	case errors.As(err, &running):
+		return "AlreadyRunning"
+	case errors.As(err, &terminated):
+		return "Terminated"
+	}
+	return "Failed"
 }

@@ -129,7 +129,7 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 		case ctx.Err() != nil:
 			// A cancelled attempt may end with any error.
 			return ctx.Err()
-		case Uneventful(err, options):
+		case uneventful(err, options):
 			failed = 0
 			if reported != "" && timedOut(err) {
 				r.report(ctx, "", reported)
@@ -206,8 +206,8 @@ func (r Retrier) Explain(err error, options workflow.ActivityOptions) string {
 	return temporal.ErrorMessage(err)
 }
 
-// Uneventful reports whether a round ended only because workers stopped, or because a wait reached the limit of one attempt without news.
-func Uneventful(err error, options workflow.ActivityOptions) bool {
+// uneventful reports whether a round ended only because workers stopped, or because a wait reached the limit of one attempt without news.
+func uneventful(err error, options workflow.ActivityOptions) bool {
 	waits := options.HeartbeatTimeout > 0
 	return temporal.ErrorType(err) == temporal.ErrWorkerShutdown || waits && timedOut(err)
 }
@@ -215,44 +215,4 @@ func Uneventful(err error, options workflow.ActivityOptions) bool {
 func timedOut(err error) bool {
 	timeout, ok := errors.AsType[*sdktemporal.TimeoutError](err)
 	return ok && timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_START_TO_CLOSE
-}
-
-// reasonNoWorker: no worker polls the task queue of the cluster.
-const reasonNoWorker = "NoWorker"
-
-// ReasonOf returns the CamelCase reason for an error.
-func ReasonOf(err error) string {
-	if t := temporal.ErrorType(err); t != "" {
-		return t
-	}
-	if timeout, ok := errors.AsType[*sdktemporal.TimeoutError](err); ok {
-		if timeout.TimeoutType() == enumspb.TIMEOUT_TYPE_SCHEDULE_TO_START {
-			return reasonNoWorker
-		}
-		return "Timeout" + timeout.TimeoutType().String()
-	}
-	var running *sdktemporal.ChildWorkflowExecutionAlreadyStartedError
-	var terminated *sdktemporal.TerminatedError
-	switch {
-	case errors.As(err, &running):
-		return "AlreadyRunning"
-	case errors.As(err, &terminated):
-		return "Terminated"
-	}
-	return "Failed"
-}
-
-// DeadlineIn returns the instant that many seconds from now; nil for 0, which means no limit in all APIs.
-func DeadlineIn(ctx workflow.Context, seconds int32) *time.Time {
-	if seconds == 0 {
-		return nil
-	}
-	deadline := workflow.Now(ctx).Add(time.Duration(seconds) * time.Second)
-	return &deadline
-}
-
-// Owner returns the ownership mark of this workflow. It has the id of the first run, so it stays the same after continue-as-new.
-func Owner(ctx workflow.Context) string {
-	info := workflow.GetInfo(ctx)
-	return info.WorkflowExecution.ID + "/" + info.FirstRunID
 }

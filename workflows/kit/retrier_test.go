@@ -2,6 +2,7 @@ package kit_test
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"time"
 
@@ -124,4 +125,13 @@ func TestAClusterWithoutWorkersIsReportedSoonAndThenRetriedWithLongerPauses(t *t
 		return nil
 	}, "")
 	require.NoError(t, w.GetWorkflowError())
+}
+
+func TestATimeoutIsAFailureOfAnEffectButNotOfAWatch(t *testing.T) {
+	wait, effect := workflow.ActivityOptions{HeartbeatTimeout: kit.HeartbeatTimeout}, workflow.ActivityOptions{}
+	tooLong := sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)
+	require.False(t, kit.Uneventful(errors.New("boom"), wait))
+	require.False(t, kit.Uneventful(sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil), wait))
+	require.True(t, kit.Uneventful(tooLong, wait))
+	require.False(t, kit.Uneventful(tooLong, effect))
 }

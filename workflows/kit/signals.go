@@ -1,13 +1,9 @@
 package kit
 
 import (
-	"errors"
-
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/workflow"
-
-	"drydock.dev/drydock/internal/temporal"
 )
 
 // SignalOrder is an interceptor that delivers signals in the order in which they were sent. Every worker and replayer of the workflows needs it. The SDK
@@ -130,39 +126,3 @@ func OnCancellation(ctx, listening workflow.Context, handle func()) {
 
 // HandlePendingSignals handles the pending signals. A run must call it before it continues as new, or it loses them.
 func HandlePendingSignals(ctx workflow.Context) { inboxOf(ctx).handle() }
-
-// ContinueAsNewSignals is the number of signals after which a run continues as new. The server ends a run at 10,000.
-const ContinueAsNewSignals = 5000
-
-// ShouldContinueAsNew reports whether the run's history is long enough to continue as new at the next good moment.
-func ShouldContinueAsNew(ctx workflow.Context, signals int) bool {
-	return workflow.GetInfo(ctx).GetContinueAsNewSuggested() || signals >= ContinueAsNewSignals
-}
-
-// MaxEvents and MaxBytes are the server's limits of the history of a run.
-const (
-	MaxEvents = 51_200
-	MaxBytes  = 50 << 20
-)
-
-// HistoryUsed returns the used fraction of the history limits.
-func HistoryUsed(ctx workflow.Context) float64 {
-	info := workflow.GetInfo(ctx)
-	return max(float64(info.GetCurrentHistoryLength())/MaxEvents, float64(info.GetCurrentHistorySize())/MaxBytes)
-}
-
-// ActorSuffix renders the actor of a request and the reason for a message, as in " by ann: flood".
-func ActorSuffix(r temporal.SignalRequest) string {
-	switch {
-	case r.Actor != "" && r.Reason != "":
-		return " by " + r.Actor + ": " + r.Reason
-	case r.Actor != "":
-		return " by " + r.Actor
-	case r.Reason != "":
-		return ": " + r.Reason
-	}
-	return ""
-}
-
-// ErrHistoryLong ends a step whose retries have made the history long. The run then continues as new and repeats the step.
-var ErrHistoryLong = errors.New("the history of the run is long")

@@ -1,16 +1,13 @@
 package locks_test
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/converter"
-	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities/lockcontroller"
@@ -205,13 +202,4 @@ func TestTheDetailsOfALockControllerAreLimited(t *testing.T) {
 		{Kind: locks.NodeLockKind, Node: "n1", Action: locks.Delete},
 		nodeLock("n2", lcmv1.LockActive, lcmv1.LockActive, locks.PodNotReady),
 	}}))
-}
-
-func TestATimeoutIsAFailureOfAnEffectButNotOfAWatch(t *testing.T) {
-	wait, effect := workflow.ActivityOptions{HeartbeatTimeout: kit.HeartbeatTimeout}, workflow.ActivityOptions{}
-	tooLong := sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_START_TO_CLOSE, nil)
-	require.False(t, kit.Uneventful(errors.New("boom"), wait))
-	require.False(t, kit.Uneventful(sdktemporal.NewTimeoutError(enumspb.TIMEOUT_TYPE_HEARTBEAT, nil), wait))
-	require.True(t, kit.Uneventful(tooLong, wait))
-	require.False(t, kit.Uneventful(tooLong, effect))
 }
