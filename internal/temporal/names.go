@@ -51,6 +51,15 @@ func ParseClusterUpgradeID(id string) (namespace, name, cluster string, ok bool)
 	return parts[1], parts[2], parts[3], true
 }
 
+// RolloutOf is the namespace/name of the rollout to which a workflow id, an ownership mark or a PreparationID belongs; "": it belongs to none.
+func RolloutOf(id string) string {
+	parts := strings.Split(id, "/")
+	if len(parts) < 3 || parts[0] != "cgu" && parts[0] != "prepare" {
+		return ""
+	}
+	return parts[1] + "/" + parts[2]
+}
+
 // NodeMaintenanceID is the workflow id of a maintenance request.
 func NodeMaintenanceID(cluster, namespace, name string) string {
 	return "node/" + cluster + "/" + namespace + "/" + name

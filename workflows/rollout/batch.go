@@ -36,6 +36,8 @@ type batch struct {
 	timedOut             bool
 	// changed wakes the loop of run.
 	changed bool
+	// reason is the logged reason why no more clusters start.
+	reason rollout.BatchReason
 	// existing are the pending clusters whose ManagedClusters existed at existingAt.
 	existing   map[string]bool
 	existingAt time.Time
@@ -68,6 +70,7 @@ func (b *batch) run(ctx workflow.Context) {
 			b.startTimer(waiting)
 			b.startClusters(starting)
 		}
+		b.logReason(b.decide(work).Reason)
 		ended := func() bool {
 			step := b.decide(work).Step
 			return step != rollout.BatchStart && step != rollout.BatchWait
@@ -82,6 +85,19 @@ func (b *batch) run(ctx workflow.Context) {
 	b.reportRetry(waiting, "", "")
 	b.deletions.stopWatching()
 	b.endSoak(waiting)
+}
+
+// logReason logs a changed reason why no more clusters start; "": they may.
+func (b *batch) logReason(reason rollout.BatchReason) {
+	if b.reason == reason {
+		return
+	}
+	b.reason = reason
+	if reason == "" {
+		b.group.record.log.Info("Batch starts clusters again", "batch", b.currentBatch())
+	} else {
+		b.group.record.log.Info("Batch starts no more clusters", "batch", b.currentBatch(), "reason", reason)
+	}
 }
 
 // busy is the number of active clusters that do not only soak.

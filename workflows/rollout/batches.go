@@ -106,11 +106,13 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, groupEnd int) rollout.End 
 		g.record.note(fmt.Sprintf("could not check for deleted clusters of batch %d: %s", b.first, temporal.ErrorMessage(err)))
 	}
 	g.batch = nil
-	if b.decide(ctx).Step != rollout.BatchEnd {
+	decision := b.decide(ctx)
+	if decision.Step != rollout.BatchEnd {
 		return endContinueAsNew
 	}
 	g.startedBatch = nil
 	g.record.notStarted(ctx, b.pending, b.timedOut)
+	g.record.batchEnded(b.last, decision.Reason)
 	return b.end(ctx)
 }
 

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/log"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -53,6 +54,7 @@ func ClusterPreparation(ctx workflow.Context, in PreparationInput) (map[string]p
 		p.clusters[cluster.Name] = precache.Progress{State: ranv1.PreparationPreparingToStart}
 	}
 	p.holds.State = in.Held
+	p.log = log.With(workflow.GetLogger(ctx), "rollout", temporal.RolloutOf(in.Preparation), "kind", in.Work.Kind)
 	if err := errors.Join(workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (map[string]precache.Progress, error) { return p.clusters, nil },
 		workflow.QueryHandlerOptions{Description: "The progress of each cluster."}),
@@ -71,6 +73,7 @@ type clusterPreparation struct {
 	progress kit.Progress
 	holds    gates.Holds
 	paused   bool
+	log      log.Logger
 	jobs     *jobs.Activities
 }
 
@@ -163,7 +166,7 @@ func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrep
 	cleanUp, _ := workflow.NewDisconnectedContext(ctx)
 	retrier.BeforeRound, retrier.Deadline = nil, workflow.Now(ctx).Add(jobRemovalLimit)
 	if left := retrier.Run(cleanUp, "remove the job of "+cluster.Name, p.jobs.RemoveClusterJob, job, nil); left != nil {
-		workflow.GetLogger(ctx).Warn("could not remove a job; it will expire via its TTL", "cluster", cluster.Name, "error", left)
+		p.log.Warn("Could not remove a job; it will expire via its TTL", "cluster", cluster.Name, "error", left)
 	}
 	switch {
 	case err == nil:
@@ -190,6 +193,9 @@ func (p *clusterPreparation) observed(seen temporal.Observation) {
 }
 
 func (p *clusterPreparation) record(cluster string, progress precache.Progress) {
+	if before := p.clusters[cluster]; before.State != progress.State || before.Reason != progress.Reason {
+		p.log.Info("Preparation of a cluster changed", "cluster", cluster, "state", progress.State, "reason", progress.Reason, "message", progress.Message)
+	}
 	p.clusters[cluster] = progress
 	p.progress.Changed = true
 }

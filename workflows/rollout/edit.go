@@ -66,6 +66,7 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 		return EditAnswer{}, kit.InvalidSpec(err)
 	}
 	if len(changed) > 0 {
+		g.record.log.Info("Rollout edited", "actor", request.Actor, "fields", changed)
 		g.starters = append(g.starters, request.Actor)
 		g.setSpec(request.Spec)
 		g.applyEdit(ctx)

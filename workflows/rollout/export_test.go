@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -27,15 +26,5 @@ func RunWithRemediator(ctx workflow.Context, in Input, replace func(policy.Remed
 		return ranv1.ClusterGroupUpgradeStatus{}, err
 	}
 	g.remediator = replace(g.remediator)
-	return g.run(ctx)
-}
-
-// RunWithLogger runs a rollout that logs to a logger of a test.
-func RunWithLogger(ctx workflow.Context, in Input, logger log.Logger) (ranv1.ClusterGroupUpgradeStatus, error) {
-	g, err := newGroupUpgrade(ctx, in)
-	if err != nil {
-		return ranv1.ClusterGroupUpgradeStatus{}, err
-	}
-	g.record.log = logger
 	return g.run(ctx)
 }

@@ -96,9 +96,11 @@ func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, 
 			return endRecheckHealth, nil
 		}
 		if g.gate.healthy >= len(clusters) {
+			g.record.log.Info("Health gate passed", "clusters", len(clusters))
 			return "", nil
 		}
 		group := clusters[g.gate.healthy:min(len(clusters), g.gate.healthy+maxHealthChecks)]
+		g.record.log.Info("Health gate checks clusters", "clusters", len(group), "passed", g.gate.healthy)
 		checking, stop := workflow.WithCancel(ctx)
 		g.gate.stop = stop
 		failures := g.healthOf(checking, group)
@@ -111,6 +113,7 @@ func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, 
 			return rollout.EndCancelled, nil
 		}
 		if err := gateFailure(group, failures); err != nil {
+			g.record.log.Info("Health gate failed", "reason", temporal.ErrHealthGateFailed, "message", temporal.ErrorMessage(err))
 			return "", err
 		}
 		g.gate.healthy += len(group)
@@ -161,6 +164,7 @@ func (g *groupUpgrade) invalidateHealth() {
 		return
 	}
 	g.gate.expire()
+	g.record.log.Info("Health gate must check the clusters again")
 	if g.gate.stop != nil {
 		g.gate.stop()
 	}

@@ -82,7 +82,9 @@ func (g *groupUpgrade) recordHealthWait(ctx workflow.Context, seen temporal.Obse
 func (r *groupRecord) clusterChecked(ctx workflow.Context, name string, wait *drydockv1.Wait) {
 	report := *r.cluster(name)
 	report.Step, report.Reason, report.Message, report.Since = string(ranv1.StepHealthChecks), "", "", nil
-	if wait != nil {
+	if wait == nil {
+		r.log.Info("Cluster enters a step", "cluster", name, "batch", report.Batch, "step", report.Step)
+	} else {
 		report.Reason, report.Message, report.Since = wait.Reason, wait.Message, &wait.Since
 	}
 	r.clusterProgressed(ctx, report)

@@ -89,6 +89,7 @@ func (g *groupUpgrade) precachingWork() precache.Work {
 // stopPrecaching stops the precaching Jobs. Later reports from them are ignored.
 func (g *groupUpgrade) stopPrecaching() {
 	if g.precaching != nil {
+		g.record.log.Info("Preparation of clusters stopped, because its plan is outdated", "kind", g.precaching.work.Kind)
 		g.precaching.stop()
 		g.precaching = nil
 	}
@@ -151,6 +152,7 @@ func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, 
 			p.progress[cluster] = precache.Progress{State: ranv1.PreparationSucceeded}
 		}
 	}
+	g.record.log.Info("Preparation of clusters started", "kind", work.Kind)
 	p.ctx, p.stop = workflow.WithCancel(ctx)
 	workflow.GoNamed(p.ctx, string(work.Kind), func(ctx workflow.Context) { g.startParts(ctx, p) })
 	return p

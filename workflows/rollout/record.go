@@ -97,6 +97,7 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 		clusters = append(clusters, ranv1.ClusterStatus{Name: skipped.Cluster, State: ranv1.ClusterSkipped, Reason: skipped.Reason, Message: skipped.Message})
 	}
 	r.setClusters(clusters)
+	r.log.Info("Rollout planned", "valid", r.valid(), "batches", len(plan.RemediationPlan), "clusters", len(clusters), "skipped", len(plan.Skipped), "message", r.problems())
 	r.show()
 }
 
@@ -157,6 +158,11 @@ func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeBatch.ValueSet(int64(number)))
 	r.log.Info("Batch is in progress", "batch", number, "batches", len(r.status.RemediationPlan))
 	r.show()
+}
+
+// batchEnded logs the end of a batch and why it started no more clusters. In a rolling rollout, number is the last batch.
+func (r *groupRecord) batchEnded(number int32, reason rollout.BatchReason) {
+	r.log.Info("Batch ended", "batch", number, "batches", len(r.status.RemediationPlan), "reason", reason, "failedClusters", r.failures)
 }
 
 // setDeadlines records when the batch and the rollout time out; nil: the clock is paused. A batch whose active clusters all soak has no deadline.

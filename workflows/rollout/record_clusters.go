@@ -16,6 +16,7 @@ import (
 
 // batchTimedOut records the current step of each running cluster when the batch times out, before the cluster is cancelled.
 func (r *groupRecord) batchTimedOut(ctx workflow.Context, names []string) {
+	r.log.Info("Batch timed out", "batch", r.status.Status.CurrentBatch)
 	for _, name := range names {
 		if c := r.cluster(name); rollout.Working(c) && c.Reason != ReasonClusterTimedOut {
 			r.timedOut(ctx, c, reasonBatchTimedOut, "the batch timed out")

@@ -30,7 +30,6 @@ func (r *groupRecord) backupStarted(ctx workflow.Context) {
 	r.status.Backup.StartedAt = r.now(ctx)
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotStarted, "The Cluster backup is in progress")
 	r.phase(ranv1.ReasonNotStarted)
-	r.log.Info("Clusters are backed up")
 }
 
 // showPreparation records the progress of a preparation, and the clusters that the rollout waits for.
@@ -96,11 +95,12 @@ func (r *groupRecord) prepared(ctx workflow.Context, p *preparation) {
 			progress := p.progress[c.Name]
 			c.State, c.Since, c.CompletedAt = ranv1.ClusterFailed, r.now(ctx), r.now(ctx)
 			c.Reason, c.Message = string(progress.State), fmt.Sprintf("%s: %s", p.work.Kind, progress.Message)
+			r.log.Info("Cluster ended", "cluster", c.Name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
 		}
 	}
 	rollout.RemoveFromPlan(s, failed)
 	r.setClusters(s.Clusters)
 	r.waits.Before = nil
-	r.log.Info("Clusters are prepared", "kind", p.work.Kind, "failed", len(failed))
+	r.log.Info("Preparation of clusters ended", "kind", p.work.Kind, "failed", len(failed))
 	r.show()
 }

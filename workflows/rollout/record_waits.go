@@ -48,6 +48,9 @@ func (r *groupRecord) blocked(ctx workflow.Context, wait *drydockv1.Wait) {
 
 // notStartedYet records why remediation does not start.
 func (r *groupRecord) notStartedYet(ctx workflow.Context, message string, wait *drydockv1.Wait) {
+	if before := r.waits.Before; before == nil || before.Reason != wait.Reason || before.Message != wait.Message {
+		r.log.Info("Rollout does not start yet", "reason", wait.Reason, "message", message)
+	}
 	r.condition(ctx, ranv1.ConditionProgressing, metav1.ConditionFalse, wait.Reason, message)
 	r.phase(wait.Reason)
 	r.waits.Before = wait

@@ -20,6 +20,7 @@ func (g *groupUpgrade) registerSignals(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalEnable, "Start a planned rollout.", func(r temporal.SignalRequest) {
 		if !g.isEnabled() {
 			g.enabled, g.starters = true, append(g.starters, r.Actor)
+			g.record.log.Info("Rollout enabled", "actor", r.Actor, "reason", r.Reason)
 		}
 	})
 	kit.OnSignal(ctx, temporal.SignalObserved, "The observation of a waiting activity.", func(o temporal.Observation) {
