@@ -162,6 +162,21 @@ func (s State) Release(r Request) (State, []Change) {
 	return next, changes
 }
 
+// ChangesFrom returns the holds that an earlier state did not have, or had with another actor or reason, and those that only it had.
+func (s State) ChangesFrom(earlier State) (changes []Change) {
+	for _, hold := range s.Holds {
+		if before := earlier.find(hold.Scope); before == nil || before.By != hold.By || before.Reason != hold.Reason {
+			changes = append(changes, Change{Scope: hold.Scope, Before: before, After: &hold})
+		}
+	}
+	for _, hold := range earlier.Holds {
+		if s.find(hold.Scope) == nil {
+			changes = append(changes, Change{Scope: hold.Scope, Before: &hold})
+		}
+	}
+	return changes
+}
+
 // sort puts the hold of every cluster, which has no name, first.
 func (s State) sort() {
 	slices.SortFunc(s.Holds, func(a, b drydockv1.Hold) int { return cmp.Compare(a.Scope.Cluster(), b.Scope.Cluster()) })

@@ -65,6 +65,7 @@ func TestTheAnswerToARequestContainsTheFormerHolds(t *testing.T) {
 	require.Equal(t, "fire", released.Changes[0].Before.Reason)
 	require.Nil(t, released.Changes[0].After)
 	require.Equal(t, []string{
+		"Earlier holds loaded holds=0",
 		"Hold set scope=cluster c1 actor=ann reason=flood",
 		"Hold set scope=cluster c1 actor=bob reason=fire",
 		"Hold released scope=cluster c1",

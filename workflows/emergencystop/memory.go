@@ -50,6 +50,7 @@ func (e *emergencyStop) known() bool { return e.state.Number > 0 }
 
 // setState sets the state, and applies the requests that arrived before.
 func (e *emergencyStop) setState(ctx workflow.Context, state emergency.State) {
+	logChanges(ctx, state.ChangesFrom(e.state))
 	e.state = state
 	e.holdEarly(ctx)
 	e.show(ctx)
@@ -94,8 +95,10 @@ func (e *emergencyStop) load(ctx workflow.Context) {
 	}
 	switch {
 	case err == nil:
+		workflow.GetLogger(ctx).Info("Earlier holds loaded", "holds", len(before.Holds))
 		state = state.Load(before)
 	case temporal.ErrorType(err) == temporal.ErrNotFound: // there is no hub that could have saved any
+		workflow.GetLogger(ctx).Info("No earlier holds loaded, because there is no hub", "message", temporal.ErrorMessage(err))
 		state = state.Load(emergency.State{})
 	default:
 		state = state.HoldUnknown(temporal.ErrorMessage(err), workflow.Now(ctx))

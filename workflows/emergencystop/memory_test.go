@@ -108,6 +108,12 @@ func TestAHubThatForbidsReadingHoldsAllClustersUntilItAllowsIt(t *testing.T) {
 	})
 	w.ContinueAsNewAt(60)
 	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State))
+	require.Subset(t, w.Log.Lines("scope", "actor", "holds"), []string{
+		"Hold set scope=every cluster actor=drydock",
+		"Earlier holds loaded holds=1",
+		"Hold set scope=cluster c1 actor=ann",
+		"Hold released scope=every cluster",
+	})
 }
 
 func TestUnreadableHoldsHoldAllClustersUntilAPersonReleasesThem(t *testing.T) {
