@@ -13,6 +13,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
 )
 
 // locksActiveLimit limits the wait for the workload locks of the node to be active again.
@@ -95,7 +96,11 @@ func (m *nodeMaintenance) awaitLockRelease(
 		return ended, nil
 	}
 	m.record.stages.End(ctx, stage, err, "")
-	m.record.log.Info("Workload locks released", "of", of, "error", err)
+	if err == nil {
+		m.record.log.Info("Workload locks released", "stage", string(stage))
+	} else {
+		m.record.log.Info("Wait for workload locks ended without a release", "stage", string(stage), "reason", kit.ReasonOf(err), "error", err)
+	}
 	return ended, err
 }
 

@@ -46,8 +46,8 @@ func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceSt
 // logKeys are on every line of the log.
 func logKeys(in Input) []any {
 	keys := []any{"cluster", in.Cluster, "node", in.Object.Spec.NodeName, "requestor", in.Object.Spec.RequestorID}
-	if namespace, name, _, ok := temporal.ParseClusterUpgradeID(in.Parent); ok {
-		keys = append(keys, "rollout", namespace+"/"+name)
+	if of := temporal.RolloutOf(in.Parent); of != "" {
+		keys = append(keys, "rollout", of)
 	}
 	return keys
 }
@@ -65,7 +65,11 @@ func (m *nodeMaintenance) enter(ctx workflow.Context, t transition) {
 
 // enter records the start of a state.
 func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) {
-	r.log.Info("Node maintenance changed state", "from", string(r.status.State), "to", string(state))
+	keys := []any{"from", string(r.status.State), "to", string(state)}
+	if failure := r.status.Failure; failure != nil {
+		keys = append(keys, "reason", failure.Reason, "message", failure.Message)
+	}
+	r.log.Info("Node maintenance changed state", keys...)
 	r.status.State = state
 	r.status.States = append(r.status.States, maintenancev1.StateTime{State: state, At: r.now(ctx)})
 	r.setReady(ctx)

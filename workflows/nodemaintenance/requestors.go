@@ -98,7 +98,7 @@ func names(requestors []*Requestor) string {
 // setRequestor changes the state of a requestor.
 func (m *nodeMaintenance) setRequestor(r *Requestor, state maintenancev1.RequestorState, message string) {
 	r.State, r.Message = state, strings.TrimSpace(strings.TrimPrefix(message, ":"))
-	m.record.log.Info("Requestor changed state", "of", r.RequestorID, "state", string(state), "message", r.Message)
+	m.record.log.Info("Requestor changed state", "changedRequestor", r.RequestorID, "state", string(state), "message", r.Message)
 	m.showRequestors()
 }
 

@@ -61,8 +61,18 @@ func (m *nodeMaintenance) leaveQueue() {
 
 // cancelSlotRequest releases the slot, or cancels the slot request, of a node that was not cordoned.
 func (m *nodeMaintenance) cancelSlotRequest() {
-	m.record.log.Info("Slot released")
+	m.logSlotRelease()
 	m.slots.Release(m.in.Object.Name, scheduling.Release{})
+}
+
+// logSlotRelease logs what a release ends: the slot or its request. Without either, nothing changes.
+func (m *nodeMaintenance) logSlotRelease() {
+	switch {
+	case m.slots.Granted(m.in.Object.Name):
+		m.record.log.Info("Slot released")
+	case m.slots.AnyWaiting():
+		m.record.log.Info("Slot request cancelled")
+	}
 }
 
 // releaseSlot releases the slot, or cancels the slot request, at the end of a maintenance. A node that could not be returned still counts as under
@@ -71,7 +81,7 @@ func (m *nodeMaintenance) releaseSlot(ctx workflow.Context, err error) {
 	switch {
 	case m.state.Return.ParentSlot == SlotReturned:
 	case m.in.Slot == nil:
-		m.record.log.Info("Slot released")
+		m.logSlotRelease()
 		m.slots.Release(m.in.Object.Name, scheduling.Release{Unclean: m.state.Status.NotReturned, LeftOut: m.state.Status.LeftCordoned})
 		_ = m.slots.Settle(ctx)
 	case m.returnsParentSlot(err):

@@ -18,6 +18,7 @@ func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, 
 	undone := m.undo(ctx, retrier, "return "+m.node.Node, m.nodes.ReturnNode, m.returnInput(err, mayHaveReleased), &result)
 	if result.SlotReturned {
 		m.state.Return.ParentSlot = SlotReturned
+		m.record.log.Info("Slot of the rollout returned")
 	}
 	m.record.note(result.Note)
 	m.record.lockProgress(result.LockProgress)

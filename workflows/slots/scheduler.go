@@ -279,5 +279,6 @@ func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
 		Slots: s.slots, Held: s.holds.State, Answered: s.resync.answered, Resynced: s.resync.complete, OwnersCheckedAt: s.ownersCheckedAt,
 		Unswept: s.unswept, StartedAt: s.startedAt,
 	}
+	s.log.log.Info("Scheduler continues as new", "owners", len(s.slots.Requesters))
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, SchedulerInput{Cluster: s.in.Cluster, First: s.in.First, Carried: carried})
 }

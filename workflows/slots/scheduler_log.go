@@ -6,6 +6,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // slotLog logs the changes of each request and slot, by comparing the state of the scheduler with the previous one.
@@ -20,8 +21,9 @@ type slotLog struct {
 type loggedSlot struct {
 	owner  scheduling.SlotOwner
 	number int64
-	node   string
-	status scheduling.SlotStatus
+	// node and requestor are those of the maintenance.
+	node, requestor string
+	status          scheduling.SlotStatus
 }
 
 // newSlotLog starts with the logged state of the previous run.
@@ -60,7 +62,11 @@ func (l *slotLog) slots(state *scheduling.SlotState) {
 // change logs one line for a request or slot whose status has changed from before to after.
 func (l *slotLog) change(slot loggedSlot, before, after scheduling.SlotStatus) {
 	if message := changeMessage(before, after); message != "" {
-		l.log.Info(message, "node", slot.node, "owner", slot.owner.WorkflowID)
+		keys := []any{"node", slot.node, "requestor", slot.requestor, "owner", slot.owner.WorkflowID}
+		if of := temporal.RolloutOf(slot.owner.WorkflowID); of != "" {
+			keys = append(keys, "rollout", of)
+		}
+		l.log.Info(message, keys...)
 	}
 }
 
@@ -104,7 +110,7 @@ func changeMessage(before, after scheduling.SlotStatus) string {
 func loggedSlots(state *scheduling.SlotState) (slots []loggedSlot) {
 	for _, requester := range state.Requesters {
 		for _, entry := range requester.Slots {
-			slots = append(slots, loggedSlot{requester.Owner, entry.Number, entry.Node, entry.Status})
+			slots = append(slots, loggedSlot{requester.Owner, entry.Number, entry.Node, entry.Requestor, entry.Status})
 		}
 	}
 	return slots

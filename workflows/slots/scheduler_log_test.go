@@ -22,12 +22,13 @@ func TestTheSchedulerLogsEachRequestAndSlot(t *testing.T) {
 		"Scheduler grants no slots cluster=c1 reason=HoldUnknown",
 		"Scheduler grants no slots cluster=c1 reason=SlotOwnersUnknown",
 		"Scheduler grants slots cluster=c1",
-		"Slot requested cluster=c1 node=a owner=june",
-		"Slot requested cluster=c1 node=b owner=june",
-		"Slot granted cluster=c1 node=a owner=june",
-		"Slot requested cluster=c1 node=c owner=july",
-		"Slot released cluster=c1 node=a owner=june",
-		"Slot granted cluster=c1 node=b owner=june",
-		"Slot request cancelled cluster=c1 node=c owner=july",
-	}, w.Log.Lines("cluster", "node", "owner", "reason"))
+		"Slot requested cluster=c1 node=a requestor=june owner=june",
+		"Slot requested cluster=c1 node=b requestor=june owner=june",
+		"Slot granted cluster=c1 node=a requestor=june owner=june",
+		"Slot requested cluster=c1 node=c requestor=june owner=july",
+		"Slot released cluster=c1 node=a requestor=june owner=june",
+		"Slot granted cluster=c1 node=b requestor=june owner=june",
+		"Slot request cancelled cluster=c1 node=c requestor=june owner=july",
+		"Scheduler continues as new cluster=c1",
+	}, w.Log.Lines("cluster", "node", "requestor", "owner", "reason"))
 }
