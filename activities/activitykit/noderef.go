@@ -16,6 +16,9 @@ type NodeRef struct {
 	Node    string `json:"node"`
 	// Owner is the ownership mark: <workflow id>/<first run id>.
 	Owner string `json:"owner"`
+	// Requestor and Rollout are those of the maintenance, for the log. The rollout is namespace/name; empty for another requestor.
+	Requestor string `json:"requestor,omitempty"`
+	Rollout   string `json:"rollout,omitempty"`
 }
 
 // NodeToWatch returns the node of that name as an object to watch; none for an empty name.

@@ -24,7 +24,7 @@ func DeleteOwned(ctx context.Context, cluster *kube.Cluster, what string, ours c
 	}
 	err := kube.DeleteExactly(ctx, cluster.Client, ours)
 	if err == nil {
-		Logger(ctx, "cluster", cluster.Name, "owner", kube.Owner(ours)).Info("Deleted " + what)
+		OwnerLogger(ctx, cluster.Name, kube.Owner(ours)).Info("Deleted " + what)
 	}
 	if meta.IsNoMatchError(err) {
 		return nil // the kind is gone, and all of its objects with it

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/log"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -47,6 +48,7 @@ func (in ClusterJob) run() jobRun {
 		owner: in.Owner, cluster: in.Cluster, deadline: &in.Deadline, timedOut: temporal.ErrJobTimedOut,
 		template: "job " + namespace + "/" + in.Name(), another: "start the rollout again",
 		noNamespace: "cluster %s: %v: apply deploy/rbac/preparation.yaml on it, which makes namespace " + namespace,
+		logger:      func(ctx context.Context) log.Logger { return activitykit.OwnerLogger(ctx, in.Cluster, in.Owner) },
 	}
 }
 

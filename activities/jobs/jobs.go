@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"go.temporal.io/sdk/log"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -96,6 +97,8 @@ type jobRun struct {
 	template, noNamespace string
 	// another is the advice if a Job of that name has another owner.
 	another string
+	// logger returns the logger of the activity, with the keys of the cluster or of the node.
+	logger func(context.Context) log.Logger
 }
 
 // run returns the jobRun of a Job on a node.
@@ -103,7 +106,7 @@ func (in RunJobInput) run() jobRun {
 	return jobRun{
 		owner: in.Owner, node: in.Node, nodeUID: in.NodeUID, deadline: in.Deadline, timedOut: temporal.ErrJobFailed,
 		template: "action.job.template", noNamespace: "action.job.namespace: cluster %s: %v: create the namespace, or name another",
-		another: "give the maintenance another name",
+		another: "give the maintenance another name", logger: in.Logger,
 	}
 }
 
@@ -156,7 +159,7 @@ func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run 
 		}
 		if err := cluster.Client.Create(ctx, job); !apierrors.IsAlreadyExists(err) {
 			if err == nil {
-				activitykit.Logger(ctx, "cluster", cluster.Name, "node", run.node, "owner", run.owner).Info("Job started", "job", client.ObjectKeyFromObject(job).String())
+				run.logger(ctx).Info("Job started", "job", client.ObjectKeyFromObject(job).String())
 			}
 			return run.refused(cluster, job, err)
 		}

@@ -78,7 +78,7 @@ func requestCluster(ctx context.Context, cluster *kube.Cluster, owner string, sc
 		ObjectMeta: requestMeta(owner, "drydock"),
 		Spec:       lcmv1.ClusterMaintenanceRequestSpec{Scope: scope},
 	}
-	err := request(ctx, cluster, ours)
+	err := request(ctx, cluster, activitykit.OwnerLogger(ctx, cluster.Name, owner), ours)
 	return ours.UID, err
 }
 
@@ -170,7 +170,7 @@ func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
 		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node, Scope: in.Scope},
 	}
-	if err := request(ctx, cluster, ours); err != nil {
+	if err := request(ctx, cluster, in.Logger(ctx), ours); err != nil {
 		return NodeLocks{}, err
 	}
 	found := readNodeLocks(ctx, cluster.Cache, in.Node)

@@ -11,7 +11,7 @@ import (
 
 func TestALockRequestAndItsWithdrawalAreOneLogLineEach(t *testing.T) {
 	in := locksactivities.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: "cgu/ops/logged/" + activitytest.SpokeName + "/first-run"}
-	keys := "cluster=" + in.Cluster + " owner=" + in.Owner
+	keys := "cluster=" + in.Cluster + " owner=" + in.Owner + " rollout=ops/logged"
 	logged := activitytest.Logged(t, activitytest.Initiator().RequestClusterMaintenance, in)
 	require.Contains(t, logged, `msg="Requested maintenance from workload locks"`)
 	require.Contains(t, logged, keys)

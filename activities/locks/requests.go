@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 
+	"go.temporal.io/sdk/log"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -54,11 +55,11 @@ func requestMeta(owner string, parts ...string) metav1.ObjectMeta {
 }
 
 // request creates a request, if it does not exist.
-func request(ctx context.Context, cluster *kube.Cluster, wanted client.Object) error {
+func request(ctx context.Context, cluster *kube.Cluster, logger log.Logger, wanted client.Object) error {
 	owner := kube.Owner(wanted)
 	err := cluster.Client.Create(ctx, wanted)
 	if err == nil {
-		activitykit.Logger(ctx, "cluster", cluster.Name, "owner", owner).Info("Requested maintenance from workload locks", "request", wanted.GetName())
+		logger.Info("Requested maintenance from workload locks", "request", wanted.GetName())
 	}
 	if !apierrors.IsAlreadyExists(err) {
 		return activitykit.Explain(cluster, "create maintenance request "+wanted.GetName(), err)

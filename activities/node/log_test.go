@@ -11,7 +11,8 @@ import (
 
 func TestACordonAndAnUncordonAreOneLogLineEach(t *testing.T) {
 	ref := activitytest.TestNode(t)
-	keys := "cluster=" + ref.Cluster + " node=" + ref.Node + " owner=" + ref.Owner
+	ref.Requestor, ref.Rollout = "ops.example.com", "ops/june"
+	keys := "cluster=" + ref.Cluster + " node=" + ref.Node + " owner=" + ref.Owner + " requestor=ops.example.com rollout=ops/june"
 	logged := activitytest.Logged(t, activitytest.Nodes().Cordon, nodeactivities.CordonInput{NodeRef: ref, Cordon: true})
 	require.Contains(t, logged, `msg="Node cordoned"`)
 	require.Contains(t, logged, keys)

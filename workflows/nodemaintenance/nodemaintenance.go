@@ -63,9 +63,12 @@ type clients struct {
 
 func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error) {
 	m := &nodeMaintenance{
-		in:    in,
-		spec:  in.Object.Spec,
-		node:  activitykit.NodeRef{Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: kit.Owner(ctx)},
+		in:   in,
+		spec: in.Object.Spec,
+		node: activitykit.NodeRef{
+			Cluster: in.Cluster, Node: in.Object.Spec.NodeName, Owner: kit.Owner(ctx),
+			Requestor: in.Object.Spec.RequestorID, Rollout: temporal.RolloutOf(in.Parent),
+		},
 		state: newState(in),
 		slots: slots.NewClient(ctx, in.Cluster, in.Object.Namespace, in.Object.Spec.RequestorID),
 	}
