@@ -52,10 +52,11 @@ build: ## Build bin/drydock and bin/drydock-worker
 TEST_FLAGS = -vet=off -timeout 60m $(BUILD_FLAGS)
 GO_TEST = CGO_ENABLED=0 go test $(TEST_FLAGS) -ldflags='-s -w'
 RACE_TEST = go test -race $(TEST_FLAGS) -ldflags='-s -w -linkmode=internal'
-# CONCURRENT are the packages with goroutines of their own, which the race detector watches. Workflow code has none: Temporal runs it in
-# one thread. `make race` watches all packages.
-CONCURRENT = $(shell go list ./activities/... ./starter ./worker ./internal/drain/... ./internal/kube/... ./internal/manifest ./internal/observe \
-	./internal/snapshot ./internal/statuspage/... ./internal/temporal ./internal/devstack/...)
+# CONCURRENT are the packages with goroutines or locks of their own, which the race detector watches. Workflow code has none: Temporal runs
+# it in one thread. `make race` watches all packages.
+CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/harbor ./activities/manifestworks ./activities/node ./activities/policies \
+	./activities/portals ./activities/remediation ./activities/rollouts ./activities/scheduler ./worker ./internal/drain ./internal/kube/... \
+	./internal/manifest ./internal/observe ./internal/snapshot ./internal/statuspage/... ./internal/temporal ./internal/devstack/...)
 
 .PHONY: test
 test: servers build chromium ## Run all tests, those on the real servers included; PKG=./starter/... runs some
@@ -69,11 +70,11 @@ endif
 # that run alone on their fleet have another fleet than those that share one.
 .PHONY: test-concurrent test-alone test-others
 test-concurrent:
-	@$(RACE_TEST) -p 3 ./activities/drain ./activities/locks ./internal/statuspage ./starter $(CONCURRENT)
+	@$(RACE_TEST) -p 2 ./starter ./internal/statuspage $(CONCURRENT)
 test-alone:
 	@E2E_PART=alone $(GO_TEST) -p 1 ./internal/e2e ./internal/chaos
 test-others:
-	@E2E_PART=shared $(GO_TEST) -p 2 ./internal/e2e $(filter-out $(CONCURRENT) %/internal/chaos,$(shell go list ./...))
+	@E2E_PART=shared $(GO_TEST) -p 3 ./internal/e2e ./activities/drain ./activities/locks $(filter-out $(CONCURRENT) %/internal/chaos,$(shell go list ./...))
 
 # SERVER_TESTS are packages all of whose tests need servers. Linking their tests takes longer than many tests.
 SERVER_TESTS = $(shell go list $$(grep -rlE --include='*_test.go' 'MainNeedsServers|activitytest\.Main' . | xargs dirname))
@@ -108,15 +109,18 @@ histories: dev ## Record the workflow histories of a VERSION, which every later 
 .PHONY: chaos
 chaos: servers build ## Run the soaks, then inject faults for MINUTES (20): all scenarios, then random ones; SEED=n replays a random one
 ifeq ($(SEED),)
-	SOAK=1 $(GO_TEST) -p 1 -count 1 -run 'Many|Hundred|AtAnyTime|TinyFleet' ./internal/e2e ./internal/bench
+	SOAK=1 $(GO_TEST) -p 1 -count 1 -run 'Many|Hundred|AtAnyTime|TinyFleet|Simultaneous' ./internal/e2e ./internal/bench ./activities/lockcontroller
 endif
-	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) go test ./internal/chaos -run TestMaintenanceRecovers -v -count 1 -timeout 0
+	CHAOS_MINUTES=$(MINUTES) CHAOS_SEED=$(SEED) $(GO_TEST) ./internal/chaos -run TestMaintenanceRecovers -v -count 1 -timeout 0
+
+# Checkers read what the compiler wrote for tests and programs.
+LINT_ENV = CGO_ENABLED=0 GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)"
 
 .PHONY: lint
 lint: checkers ## Check the code and the prose: vet, staticcheck, workflowcheck, gofumpt, buf, Vale, and that generated files match their sources
-	go vet ./...
-	$(TOOLS)/staticcheck ./...
-	$(TOOLS)/workflowcheck ./workflows/...
+	$(LINT_ENV) go vet ./...
+	$(LINT_ENV) $(TOOLS)/staticcheck ./...
+	$(LINT_ENV) $(TOOLS)/workflowcheck ./workflows/...
 	@unformatted=$$($(TOOLS)/gofumpt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make format does it):"; echo "$$unformatted"; exit 1; fi
 	@rm -rf bin/crds && $(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=bin/crds && \
@@ -126,9 +130,9 @@ lint: checkers ## Check the code and the prose: vet, staticcheck, workflowcheck,
 	if ! diff -r --exclude='*.proto' --exclude='buf*.yaml' $(CURDIR)/bin/_proto .; then echo "the status page's API does not match its .proto (make generate writes it)"; exit 1; fi
 	@$(call api_reference,bin/reference) && \
 	if ! diff -r bin/reference docs/reference/api; then echo "the reference of the API does not match the types (make generate writes it)"; exit 1; fi
-	go test -count 1 ./starter -run TestReferenceMatchesTheCommands
+	$(GO_TEST) -count 1 ./starter -run TestReferenceMatchesTheCommands
 	$(TOOLS)/vale --no-wrap README.md docs
-	go test -count 1 ./internal/architecture -run ProseStyle
+	$(GO_TEST) -count 1 ./internal/architecture -run ProseStyle
 
 .PHONY: format
 format: checkers ## Format the code
@@ -137,8 +141,8 @@ format: checkers ## Format the code
 .PHONY: generate
 generate: generate-api ## Write all that is generated: generate-api, the code of the status page's API, the reference of the CLI, the code tour
 	cd $(PROTO) && $(BUF) generate
-	go test -count 1 ./starter -run TestReferenceMatchesTheCommands -generate
-	go test -count 1 ./internal/architecture -run CodeTour -update
+	$(GO_TEST) -count 1 ./starter -run TestReferenceMatchesTheCommands -generate
+	$(GO_TEST) -count 1 ./internal/architecture -run CodeTour -update
 
 .PHONY: generate-api
 generate-api: checkers ## Write what is generated from the types of the API: deepcopy methods, CRDs, the reference

@@ -52,7 +52,7 @@ var (
 
 func runOnStack(m *testing.M, clusters ...devstack.ClusterOptions) (code int, err error) {
 	ctx := context.Background()
-	Stack, err = devstack.Start(ctx, devstack.Options{Output: os.Stderr, Clusters: clusters, MaxProcs: 1})
+	Stack, err = devstack.Start(ctx, devstack.Options{Output: os.Stderr, Clusters: clusters})
 	if err != nil {
 		return 1, err
 	}

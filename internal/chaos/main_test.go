@@ -75,7 +75,7 @@ func useFleet(t *testing.T) *testFleet {
 
 func startFleet(ctx context.Context) (*testFleet, error) {
 	f, err := fleet.Start(ctx, fleet.Options{
-		Spokes: spokes, Workers: workers, Proxies: true, Temporal: devstack.TemporalOptions{Database: "temporal.db"}, MaxProcs: 1, Output: os.Stderr,
+		Spokes: spokes, Workers: workers, Proxies: true, Temporal: devstack.TemporalOptions{Database: "temporal.db"}, Output: os.Stderr,
 	})
 	if err != nil {
 		return nil, err

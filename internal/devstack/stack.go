@@ -26,8 +26,6 @@ type Options struct {
 	Clusters []ClusterOptions
 	// Temporal is the Temporal server; nil runs none.
 	Temporal *TemporalOptions
-	// MaxProcs is the GOMAXPROCS of each server; 0: as many as there are cores. With 1, many servers on few cores take a fifth less CPU time.
-	MaxProcs int
 	// Output gets a line for each long step; nil: no output.
 	Output io.Writer
 }
@@ -46,8 +44,6 @@ type Stack struct {
 	ports    ports
 	group    *group
 	output   io.Writer
-	// serverEnv is added to the environment of each server.
-	serverEnv []string
 
 	mu          sync.Mutex
 	cancelStart context.CancelFunc // cancels the start; nil when the stack runs
@@ -65,10 +61,7 @@ func Start(ctx context.Context, options Options) (*Stack, error) {
 	if err := options.validate(); err != nil {
 		return nil, err
 	}
-	s := &Stack{output: options.Output, done: make(chan struct{}), serverEnv: []string{"GOGC=300"}} // servers have small heaps and much garbage
-	if options.MaxProcs > 0 {
-		s.serverEnv = append(s.serverEnv, fmt.Sprintf("GOMAXPROCS=%d", options.MaxProcs))
-	}
+	s := &Stack{output: options.Output, done: make(chan struct{})}
 	if s.output == nil {
 		s.output = io.Discard
 	}
@@ -192,7 +185,7 @@ func (s *Stack) process(part, name string, args []string, ready func(context.Con
 		LogFile: filepath.Join(s.Dir, part, name+".log"),
 		path:    func(ctx context.Context) (string, error) { return s.programs.path(ctx, name) },
 		args:    args,
-		env:     s.serverEnv,
+		env:     []string{"GOGC=300"}, // servers have small heaps and much garbage
 		nice:    nice,
 		group:   s.group,
 		ready:   ready,

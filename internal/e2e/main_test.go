@@ -41,7 +41,7 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (code int) {
 	ctx := context.Background()
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: spokes, Workers: workers, MaxProcs: 1, Output: os.Stderr})
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: spokes, Workers: workers, Output: os.Stderr})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

@@ -66,7 +66,7 @@ type schedulerFleet struct {
 func newSchedulerFleet(t *testing.T) *schedulerFleet {
 	t.Helper()
 	f, err := fleet.Start(t.Context(), fleet.Options{
-		Spokes: 1, Workers: schedulerWorkers, MaxProcs: 1, Output: os.Stderr,
+		Spokes: 1, Workers: schedulerWorkers, Output: os.Stderr,
 		Temporal: devstack.TemporalOptions{DynamicConfig: map[string]string{"limit.historyCount.suggestContinueAsNew": "60"}},
 	})
 	require.NoError(t, err)

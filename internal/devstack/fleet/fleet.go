@@ -47,8 +47,6 @@ type Options struct {
 	Temporal devstack.TemporalOptions
 	// Proxies puts a fault proxy between the workers and each cluster.
 	Proxies bool
-	// MaxProcs is the GOMAXPROCS of each server, as in devstack.Options.
-	MaxProcs int
 	// Output gets progress messages.
 	Output io.Writer
 }
@@ -102,7 +100,6 @@ func (o Options) stack() devstack.Options {
 	stack := devstack.Options{
 		Clusters: []devstack.ClusterOptions{{Name: hubName, CRDs: []string{crdDir, testingCRDDir}, ControlPlaneOnly: true}},
 		Temporal: &o.Temporal,
-		MaxProcs: o.MaxProcs,
 		Output:   o.Output,
 	}
 	for i := range o.Spokes {
