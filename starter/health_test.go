@@ -119,7 +119,7 @@ func TestEndpointChecksAreUnknownWithASnapshot(t *testing.T) {
 	checks := file(t, "checks.yaml", `[{name: page, http: {url: "`+server.URL+`"}}]`)
 	got := drydock(t, "health", "check", "-f", checks, "--snapshot", file(t, "objects.yaml", shopObjects))
 	require.Equal(t, exitFailed, got.status)
-	require.Contains(t, got.stdout, "NotAsked")
+	require.Contains(t, got.stdout, "NoRequest")
 	require.Contains(t, got.stdout, server.URL+": no request is sent: a file of objects cannot tell")
 }
 

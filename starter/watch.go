@@ -40,7 +40,7 @@ var errEnough = errors.New("seen enough")
 // watch shows the status of a workflow until the workflow closes or enough returns true. It waits while no worker or no server answers.
 func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatus, enough func() bool) error {
 	view := c.newView()
-	look := func(ctx context.Context, execution *client.WorkflowExecutionDescription) error {
+	show := func(ctx context.Context, execution *client.WorkflowExecutionDescription) error {
 		status, err := get(ctx, execution, view.limit())
 		switch {
 		case errors.Is(err, observe.ErrTaskFails):
@@ -64,11 +64,11 @@ func (c *cli) watch(ctx context.Context, s *server, target subject, get getStatu
 		}
 		return nil
 	}
-	err := s.follow(ctx, target, look, view.tick)
+	err := s.follow(ctx, target, show, view.tick)
 	for ctx.Err() == nil && observe.Away(err) {
 		view.note(fmt.Sprintf("Temporal does not answer; retrying: %s", err))
 		_ = observe.Pause(ctx, askAgain) // following again returns the error of ctx
-		err = s.follow(ctx, target, look, view.tick)
+		err = s.follow(ctx, target, show, view.tick)
 	}
 	if errors.Is(err, errEnough) {
 		return nil

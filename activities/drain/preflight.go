@@ -22,7 +22,7 @@ type Preflight struct {
 // service. It also returns a warning about what would block the drain until a person acts. It reads from the API server only to confirm a failure.
 // Errors: PodsNotEvictable (with blockers), InvalidSpec.
 func Check(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, preflight Preflight) (warning string, err error) {
-	found, err := look(ctx, cluster, ref.Node, preflight)
+	found, err := findObstacles(ctx, cluster, ref.Node, preflight)
 	if err == nil {
 		err = found.Err()
 	}
@@ -35,11 +35,11 @@ func Check(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, 
 
 // Warn is Check for a node without a slot: it only warns, because the pods may be gone when the drain starts.
 func Warn(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, preflight Preflight) (warning string, err error) {
-	found, err := look(ctx, cluster, ref.Node, preflight)
+	found, err := findObstacles(ctx, cluster, ref.Node, preflight)
 	return warnOf(ctx, cluster, ref, found), err
 }
 
-func look(ctx context.Context, cluster *kube.Cluster, node string, preflight Preflight) (drain.Findings, error) {
+func findObstacles(ctx context.Context, cluster *kube.Cluster, node string, preflight Preflight) (drain.Findings, error) {
 	if preflight.Drain == nil {
 		return drain.Findings{}, nil
 	}

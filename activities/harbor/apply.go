@@ -112,7 +112,7 @@ func (a *apply) run(ctx context.Context) error {
 	return a.removeUnwanted(ctx, hc, manifest.Unwanted)
 }
 
-// removeUnwanted deletes objects that belong to the HarborCluster.
+// removeUnwanted deletes those of the unwanted objects that belong to the HarborCluster.
 func (a *apply) removeUnwanted(ctx context.Context, hc *goharborv1.HarborCluster, unwanted []harbor.Object) error {
 	removal := removal{cluster: a.cluster, hc: hc, part: a.in.Part}
 	for _, object := range unwanted {

@@ -56,8 +56,8 @@ func agentOn(t *testing.T, ref activitykit.NodeRef, podAnnotations map[string]st
 	require.NoError(t, spoke.Client.Create(t.Context(), ds))
 	require.Eventually(t, func() bool {
 		var pods corev1.PodList
-		require.NoError(t, spoke.Client.List(t.Context(), &pods, client.InNamespace(ds.Namespace)))
-		return len(pods.Items) == 1 && pods.Items[0].Spec.NodeName == ref.Node
+		err := spoke.Client.List(t.Context(), &pods, client.InNamespace(ds.Namespace))
+		return err == nil && len(pods.Items) == 1 && pods.Items[0].Spec.NodeName == ref.Node
 	}, activitytest.EventTimeout, 20*time.Millisecond)
 	return ds
 }

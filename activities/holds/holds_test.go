@@ -36,7 +36,7 @@ func TestHoldsAreSavedOnTheHubAndALateWriteIsIgnored(t *testing.T) {
 	t.Cleanup(func() {
 		hub, err := activitytest.Admin.Cluster(context.Background(), activitytest.HubName)
 		require.NoError(t, err)
-		require.NoError(t, hub.Client.Delete(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: KeptHoldsNamespace, Name: KeptHoldsName}}))
+		require.NoError(t, hub.Client.Delete(context.Background(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: SavedHoldsNamespace, Name: SavedHoldsName}}))
 	})
 
 	require.NoError(t, holds.SaveHolds(t.Context(), first))
@@ -56,8 +56,8 @@ func TestForeignOrUnreadableHoldsAreNeitherTrustedNorOverwritten(t *testing.T) {
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			activitytest.Create(t, activitytest.BareCluster(t), &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Namespace: KeptHoldsNamespace, Name: KeptHoldsName, Labels: map[string]string{activitykit.LabelManagedBy: tt.managedBy}},
-				Data:       map[string]string{KeptHoldsKey: tt.content},
+				ObjectMeta: metav1.ObjectMeta{Namespace: SavedHoldsNamespace, Name: SavedHoldsName, Labels: map[string]string{activitykit.LabelManagedBy: tt.managedBy}},
+				Data:       map[string]string{SavedHoldsKey: tt.content},
 			})
 			holds := &Activities{Hub: activitytest.Clusters}
 			_, err := holds.LoadHolds(t.Context(), struct{}{})
@@ -65,7 +65,7 @@ func TestForeignOrUnreadableHoldsAreNeitherTrustedNorOverwritten(t *testing.T) {
 				require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 				require.ErrorContains(t, err, tt.says)
 			}
-			require.Equal(t, tt.content, activitytest.GetSaved(t, KeptHoldsName).Data[KeptHoldsKey])
+			require.Equal(t, tt.content, activitytest.GetSaved(t, SavedHoldsName).Data[SavedHoldsKey])
 		})
 	}
 }

@@ -18,10 +18,10 @@ import (
 
 // The ConfigMap of the hub with the saved holds. The shipped role may write it, and no saved rollout can have its name.
 const (
-	KeptHoldsNamespace = metav1.NamespaceDefault
-	KeptHoldsName      = "emergency-stop.drydock.dev"
-	// KeptHoldsKey holds an emergency.State, as YAML.
-	KeptHoldsKey = "holds.yaml"
+	SavedHoldsNamespace = metav1.NamespaceDefault
+	SavedHoldsName      = "emergency-stop.drydock.dev"
+	// SavedHoldsKey holds an emergency.State, as YAML.
+	SavedHoldsKey = "holds.yaml"
 )
 
 // SaveHolds saves the holds on the hub, so that they outlive the workflow. A later saved state stays.
@@ -35,24 +35,24 @@ func (h *Activities) SaveHolds(ctx context.Context, state emergency.State) error
 	if err != nil {
 		return err
 	}
-	kept, before, err := readSavedHolds(ctx, hub)
+	saved, before, err := readSavedHolds(ctx, hub)
 	switch {
 	case err != nil:
 		return err
-	case kept == nil:
-		kept = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
-			Namespace: KeptHoldsNamespace, Name: KeptHoldsName, Labels: map[string]string{activitykit.LabelManagedBy: activitykit.ManagedBy},
+	case saved == nil:
+		saved = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+			Namespace: SavedHoldsNamespace, Name: SavedHoldsName, Labels: map[string]string{activitykit.LabelManagedBy: activitykit.ManagedBy},
 		}}
-		kept.Data = map[string]string{KeptHoldsKey: string(content)}
-		err = hub.Client.Create(ctx, kept)
+		saved.Data = map[string]string{SavedHoldsKey: string(content)}
+		err = hub.Client.Create(ctx, saved)
 	case before.Number < state.Number:
-		kept.Data = map[string]string{KeptHoldsKey: string(content)}
-		err = hub.Client.Update(ctx, kept)
+		saved.Data = map[string]string{SavedHoldsKey: string(content)}
+		err = hub.Client.Update(ctx, saved)
 	}
 	if apierrors.IsForbidden(err) {
-		return temporal.Error(temporal.ErrNotFound, keptHolds+" may not be written: apply deploy/rbac/hub.yaml to the hub", err)
+		return temporal.Error(temporal.ErrNotFound, savedHolds+" may not be written: apply deploy/rbac/hub.yaml to the hub", err)
 	}
-	return activitykit.Explain(hub, "write "+keptHolds, err)
+	return activitykit.Explain(hub, "write "+savedHolds, err)
 }
 
 // LoadHolds loads the holds from the hub; the zero state if none are saved. Errors: NoHub if this worker has no hub; InvalidSpec if the ConfigMap has
@@ -66,23 +66,23 @@ func (h *Activities) LoadHolds(ctx context.Context, _ struct{}) (emergency.State
 	return state, err
 }
 
-const keptHolds = "ConfigMap " + KeptHoldsNamespace + "/" + KeptHoldsName
+const savedHolds = "ConfigMap " + SavedHoldsNamespace + "/" + SavedHoldsName
 
 // readSavedHolds returns nil if nothing is saved. A forbidden read is an error and is retried.
 func readSavedHolds(ctx context.Context, hub *kube.Cluster) (*corev1.ConfigMap, emergency.State, error) {
-	var kept corev1.ConfigMap
+	var saved corev1.ConfigMap
 	var state emergency.State
-	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: KeptHoldsNamespace, Name: KeptHoldsName}, &kept)
+	err := hub.Client.Get(ctx, client.ObjectKey{Namespace: SavedHoldsNamespace, Name: SavedHoldsName}, &saved)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, state, nil
 	case err != nil:
-		return nil, state, activitykit.Explain(hub, "read "+keptHolds, err)
-	case kept.Labels[activitykit.LabelManagedBy] != activitykit.ManagedBy:
-		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s is not Drydock's (label %s is not %s)", keptHolds, activitykit.LabelManagedBy, activitykit.ManagedBy), nil)
+		return nil, state, activitykit.Explain(hub, "read "+savedHolds, err)
+	case saved.Labels[activitykit.LabelManagedBy] != activitykit.ManagedBy:
+		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s is not Drydock's (label %s is not %s)", savedHolds, activitykit.LabelManagedBy, activitykit.ManagedBy), nil)
 	}
-	if err := yaml.UnmarshalStrict([]byte(kept.Data[KeptHoldsKey]), &state); err != nil {
-		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s cannot be read: %v: correct or delete it", keptHolds, err), nil)
+	if err := yaml.UnmarshalStrict([]byte(saved.Data[SavedHoldsKey]), &state); err != nil {
+		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s cannot be read: %v: correct or delete it", savedHolds, err), nil)
 	}
-	return &kept, state, nil
+	return &saved, state, nil
 }

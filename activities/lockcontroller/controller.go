@@ -23,8 +23,8 @@ type controller struct {
 	cluster  *kube.Cluster
 	in       Input
 	snapshot locks.Snapshot
-	// book names the cluster's lock, which records the turns.
-	book string
+	// clusterLock names the lock of the cluster, which records the turns.
+	clusterLock string
 	// confirmed are the locks that were read from the API server since the last write, together with the objects that determine their state.
 	confirmed []string
 }
@@ -58,7 +58,7 @@ func (k *controller) decide(ctx context.Context) (locks.Decision, error) {
 	if err != nil {
 		return locks.Decision{}, err
 	}
-	k.book = decision.Locks[0].Name
+	k.clusterLock = decision.Locks[0].Name
 	return decision, nil
 }
 
@@ -142,7 +142,7 @@ func (k *controller) refreshProgress(ctx context.Context, change locks.LockDecis
 // turns returns the turns that are recorded on the cluster's lock in the view.
 func (k *controller) turns() (locks.Permits, error) {
 	for i := range k.snapshot.ClusterLocks {
-		if lock := &k.snapshot.ClusterLocks[i]; lock.Name == k.book {
+		if lock := &k.snapshot.ClusterLocks[i]; lock.Name == k.clusterLock {
 			return locks.ReadPermits(lock)
 		}
 	}

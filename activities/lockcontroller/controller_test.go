@@ -275,10 +275,10 @@ func TestOverlappingWritersKeepLocksInOrder(t *testing.T) {
 				r.addView()
 			case event == "view":
 				r.addView()
-			case event == "start" && len(r.keepers) < 3:
+			case event == "start" && len(r.controllers) < 3:
 				r.start(rapid.IntRange(max(0, len(r.views)-4), len(r.views)-1).Draw(t, "view"))
-			case event == "step" && len(r.keepers) > 0:
-				one := r.keepers[rapid.IntRange(0, len(r.keepers)-1).Draw(t, "keeper")]
+			case event == "step" && len(r.controllers) > 0:
+				one := r.controllers[rapid.IntRange(0, len(r.controllers)-1).Draw(t, "controller")]
 				for range rapid.IntRange(1, 10).Draw(t, "requests") {
 					if one.next != "" {
 						r.step(one)
@@ -286,8 +286,8 @@ func TestOverlappingWritersKeepLocksInOrder(t *testing.T) {
 				}
 			}
 		}
-		for len(r.keepers) > 0 {
-			r.finish(r.keepers[0])
+		for len(r.controllers) > 0 {
+			r.finish(r.controllers[0])
 		}
 		r.addView()
 		r.finish(r.startNow())

@@ -51,17 +51,17 @@ func (w *Activities) ObserveWorkloadLocks(ctx context.Context, in Input) (Due, e
 	if err != nil {
 		return Due{}, err
 	}
-	keeper := &controller{cluster: cluster, in: in}
+	c := &controller{cluster: cluster, in: in}
 	var decision locks.Decision
 	for {
 		// Time alone changes a decision at its RecheckAt. Another RecheckAt makes another wait.
 		due := decision.RecheckAt
 		_, err := activitykit.Waits{}.AwaitUntil(ctx, due, cluster, watched, func(ctx context.Context, _ client.Reader) (temporal.Observation, bool, error) {
-			if err := keeper.read(ctx); err != nil {
+			if err := c.read(ctx); err != nil {
 				return temporal.Observation{}, false, err
 			}
 			var err error
-			decision, err = keeper.decide(ctx)
+			decision, err = c.decide(ctx)
 			return temporal.Observation{}, !decision.Settled() || !sameInstant(decision.RecheckAt, due), err
 		})
 		if err != nil {
@@ -119,11 +119,11 @@ func (w *Activities) ApplyWorkloadLocks(ctx context.Context, in Input) (locks.Re
 	if err != nil {
 		return locks.Report{}, err
 	}
-	keeper := &controller{cluster: cluster, in: in}
-	if err := keeper.read(ctx); err != nil {
+	c := &controller{cluster: cluster, in: in}
+	if err := c.read(ctx); err != nil {
 		return locks.Report{}, activitykit.Explain(cluster, "read what the locks of "+in.Policy.ControllerName+" depend on", err)
 	}
-	report, err := keeper.keep(ctx)
+	report, err := c.keep(ctx)
 	if err == nil {
 		// A cache that is out of date may have shown no change to make.
 		err = cluster.Reachable(ctx)

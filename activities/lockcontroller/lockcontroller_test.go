@@ -157,11 +157,11 @@ func TestHealthIsEvaluatedWhenALockIsFoundActive(t *testing.T) {
 	a.request(a.nodes[0])
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
-	keeper := &controller{cluster: cluster, in: a.in}
-	require.NoError(t, keeper.read(t.Context()))
+	c := &controller{cluster: cluster, in: a.in}
+	require.NoError(t, c.read(t.Context()))
 
 	activitytest.WriteLockState(t, a.clusterLock(), lcmv1.LockActive, "") // another client activates it
-	_, err = keeper.keep(t.Context())
+	_, err = c.keep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, lcmv1.LockInactive, a.clusterLock().Status.State)
 	require.Empty(t, a.clusterLock().Status.ErrorMessage)

@@ -77,7 +77,7 @@ type race struct {
 	policy drydockv1.WorkloadLockPolicySpec
 	// views are states of the cluster over time; a controller starts with one of them.
 	views   []locks.Snapshot
-	keepers []*racer
+	controllers []*racer
 	// served are the requests for which inactive locks were released.
 	served map[string]types.UID
 	nodes  []string
@@ -135,18 +135,18 @@ func (r *race) addView() {
 // start starts another controller with a view, and stops it before its first request.
 func (r *race) start(view int) *racer {
 	one := &racer{client: slowly{Client: r.api, ctx: r.ctx, wants: make(chan string), proceed: make(chan struct{})}, ended: make(chan error, 1)}
-	keeper := &controller{cluster: &kube.Cluster{Name: "test", Client: one.client, LockController: one.client}, in: Input{Policy: r.policy}}
+	c := &controller{cluster: &kube.Cluster{Name: "test", Client: one.client, LockController: one.client}, in: Input{Policy: r.policy}}
 	snapshot := r.views[view]
-	keeper.snapshot = locks.Snapshot{
+	c.snapshot = locks.Snapshot{
 		Nodes: snapshot.Nodes, Pods: slices.Clone(snapshot.Pods),
 		ClusterRequests: slices.Clone(snapshot.ClusterRequests), NodeRequests: slices.Clone(snapshot.NodeRequests),
 		ClusterLocks: slices.Clone(snapshot.ClusterLocks), NodeLocks: slices.Clone(snapshot.NodeLocks),
 	}
 	go func() {
-		_, err := keeper.keep(r.ctx)
+		_, err := c.keep(r.ctx)
 		one.ended <- err
 	}()
-	r.keepers = append(r.keepers, one)
+	r.controllers = append(r.controllers, one)
 	r.settle(one)
 	return one
 }
@@ -161,7 +161,7 @@ func (r *race) settle(one *racer) {
 	case err := <-one.ended:
 		require.NoError(r.t, err)
 		one.next = ""
-		r.keepers = slices.DeleteFunc(r.keepers, func(k *racer) bool { return k == one })
+		r.controllers = slices.DeleteFunc(r.controllers, func(k *racer) bool { return k == one })
 	}
 }
 

@@ -69,9 +69,9 @@ func TestALockDoesNotFailForAPodThatTheWatchMisses(t *testing.T) {
 	require.NoError(t, hub.Client.Status().Update(t.Context(), pod))
 	writer, err := activitytest.Clusters.Cluster(t.Context(), activitytest.HubName)
 	require.NoError(t, err)
-	keeper := &controller{cluster: &kube.Cluster{Name: activitytest.HubName, Cache: seen.Cache, Client: seen.Client, LockController: writer.LockController}, in: in}
-	require.NoError(t, keeper.read(t.Context()))
-	report, err := keeper.keep(t.Context())
+	c := &controller{cluster: &kube.Cluster{Name: activitytest.HubName, Cache: seen.Cache, Client: seen.Client, LockController: writer.LockController}, in: in}
+	require.NoError(t, c.read(t.Context()))
+	report, err := c.keep(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, 1, report.Total)
 	require.Equal(t, 1, report.Inactive, "%+v", report.Nodes)

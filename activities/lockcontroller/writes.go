@@ -123,7 +123,7 @@ func (k *controller) remember(ctx context.Context, change locks.LockDecision, me
 		annotations[lcmv1.AnnotationUpdatedFor] = change.UpdatedFor
 	}
 	if change.EndsPermit && met {
-		annotations[locks.AnnotationPermitEnded] = named(k.snapshot.ClusterLocks, k.book).ResourceVersion
+		annotations[locks.AnnotationPermitEnded] = named(k.snapshot.ClusterLocks, k.clusterLock).ResourceVersion
 	}
 	if len(annotations) == 0 {
 		return nil
@@ -133,11 +133,11 @@ func (k *controller) remember(ctx context.Context, change locks.LockDecision, me
 
 // record writes the turns on the application's ClusterWorkloadLock.
 func (k *controller) record(ctx context.Context, turns locks.Permits) error {
-	text, err := turns.Annotation(named(k.snapshot.ClusterLocks, k.book).ResourceVersion)
+	text, err := turns.Annotation(named(k.snapshot.ClusterLocks, k.clusterLock).ResourceVersion)
 	if err != nil {
 		return err
 	}
-	return patchLock(ctx, k, &k.snapshot.ClusterLocks, k.book, k.writeObject, annotating(map[string]any{locks.AnnotationPermits: text}))
+	return patchLock(ctx, k, &k.snapshot.ClusterLocks, k.clusterLock, k.writeObject, annotating(map[string]any{locks.AnnotationPermits: text}))
 }
 
 func statusOf(change locks.LockDecision) map[string]any {

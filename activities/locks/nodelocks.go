@@ -37,7 +37,7 @@ func (l *Activities) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error
 	w := &nodeLockWait{cluster: cluster, in: in}
 	for {
 		until := w.until()
-		changed, err := l.Waits.AwaitUntil(ctx, until, cluster, watched, w.look)
+		changed, err := l.Waits.AwaitUntil(ctx, until, cluster, watched, w.decide)
 		switch {
 		case err != nil || w.gate.Open:
 			return err
@@ -73,8 +73,8 @@ func (w *nodeLockWait) until() *time.Time {
 	return &stood
 }
 
-// look is done if all locks are inactive, or if a cycle began or ended.
-func (w *nodeLockWait) look(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
+// decide is done if all locks are inactive, or if a cycle began or ended.
+func (w *nodeLockWait) decide(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 	if _, err := w.cluster.Node(ctx, w.in.Node); err != nil {
 		return temporal.Observation{}, false, activitykit.ExplainNode(w.cluster, w.in.Node, "read", err)
 	}

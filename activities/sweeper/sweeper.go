@@ -91,14 +91,14 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 	if err != nil {
 		return Orphans{}, err
 	}
-	look := &search{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(s.Temporal), quiet: s.Quiet, emptySince: time.Now()}
-	if look.quiet == 0 {
-		look.quiet = quietTime
+	search := &search{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(s.Temporal), quiet: s.Quiet, emptySince: time.Now()}
+	if search.quiet == 0 {
+		search.quiet = quietTime
 	}
 	var found Orphans
 	err = activitykit.Waits{}.Await(ctx, cluster, markedKinds(), func(ctx context.Context) (temporal.Observation, bool, error) {
 		var err error
-		found, err = look.look(ctx, cluster.Cache)
+		found, err = search.read(ctx, cluster.Cache)
 		return temporal.Observation{}, found.Quiet || len(found.Orphans)+len(found.Gone) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
 	})
 	return found, activitykit.Explain(cluster, "find the marks of closed workflows", err)
@@ -117,8 +117,8 @@ type search struct {
 	revived time.Time
 }
 
-// look reads all marks.
-func (l *search) look(ctx context.Context, reader kubeclient.Reader) (Orphans, error) {
+// read reads all marks.
+func (l *search) read(ctx context.Context, reader kubeclient.Reader) (Orphans, error) {
 	marks, err := findMarks(ctx, reader)
 	if err != nil {
 		return Orphans{}, err

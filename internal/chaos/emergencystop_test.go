@@ -61,8 +61,8 @@ func emergencyStopTerminated(t *testing.T, s *scenarioRun) {
 	s.awaitHeld(t, before, at.Name)
 	require.NoError(t, s.Await(t.Context(), s.Hub, "the hold is saved", []client.Object{&corev1.ConfigMap{}}, func(ctx context.Context, hub client.Reader) (bool, error) {
 		var saved corev1.ConfigMap
-		err := hub.Get(ctx, client.ObjectKey{Namespace: holds.KeptHoldsNamespace, Name: holds.KeptHoldsName}, &saved)
-		return strings.Contains(saved.Data[holds.KeptHoldsKey], s.name), client.IgnoreNotFound(err)
+		err := hub.Get(ctx, client.ObjectKey{Namespace: holds.SavedHoldsNamespace, Name: holds.SavedHoldsName}, &saved)
+		return strings.Contains(saved.Data[holds.SavedHoldsKey], s.name), client.IgnoreNotFound(err)
 	}))
 
 	require.NoError(t, s.temporal.TerminateWorkflow(t.Context(), temporal.EmergencyStopID, "", s.name))

@@ -47,7 +47,7 @@ func evaluateHTTP(check drydockv1.HTTPCheck, objects Objects) (Result, error) {
 
 func unanswered(address string, err error) Result {
 	if errors.Is(err, ErrNoRequest) {
-		return Result{Reason: ReasonNotAsked, Message: fmt.Sprintf("%s: %s", redacted(address), err)}
+		return Result{Reason: ReasonNoRequest, Message: fmt.Sprintf("%s: %s", redacted(address), err)}
 	}
 	return Result{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s does not answer: %s", redacted(address), err)}
 }

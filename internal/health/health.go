@@ -72,7 +72,7 @@ const (
 	ReasonUnreachable            = "Unreachable"
 	ReasonUnexpectedAnswer       = "UnexpectedAnswer"
 	ReasonUnexpectedSample       = "UnexpectedSample"
-	ReasonNotAsked               = "NotAsked"
+	ReasonNoRequest               = "NoRequest"
 	ReasonHarborUnhealthy        = "HarborUnhealthy"
 	ReasonHarborUnknown          = "HarborUnknown"
 )

@@ -42,18 +42,18 @@ func (t *evictionQueue) acquire(ctx context.Context, node string) (answered func
 	start := t.join(node)
 	select {
 	case <-start:
-		over := sync.OnceFunc(t.expireLate)
+		over := sync.OnceFunc(t.release)
 		late := time.AfterFunc(lateAnswer, over)
 		return func() { late.Stop(); over() }, nil
 	case <-ctx.Done():
 		if !t.leave(node, start) {
-			t.expireLate() // it was started at that moment
+			t.release() // it was started at that moment
 		}
 		return nil, ctx.Err()
 	}
 }
 
-func (t *evictionQueue) expireLate() { <-t.inFlight }
+func (t *evictionQueue) release() { <-t.inFlight }
 
 func (t *evictionQueue) join(node string) chan struct{} {
 	t.mu.Lock()
@@ -94,7 +94,7 @@ func (t *evictionQueue) serve() {
 		t.inFlight <- struct{}{}
 		t.limit.Accept()
 		if !t.next() {
-			t.expireLate()
+			t.release()
 		}
 	}
 }

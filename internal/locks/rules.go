@@ -113,7 +113,7 @@ func (a *application) awaitPod(n *node) {
 	a.after.Missing[n.name] = Missing{Requests: served(n.requests), Since: missing.Since}
 }
 
-// The message of a node's lock that failed by the deadlinestarts with one of these, and no other message does. The time and the missing part follow.
+// The message of a node's lock that failed by its deadline starts with one of these, and no other message does. The time and the missing part follow.
 const (
 	notBackInTime  = "the maintenance is over, but the application has not been back since "
 	notReadyInTime = "cannot release the node: the application is not ready since "

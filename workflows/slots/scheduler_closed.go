@@ -88,7 +88,7 @@ func (s *maintenanceScheduler) findMissingNodes(ctx workflow.Context) {
 		in := scheduler.FindGoneInput{Cluster: s.in.Cluster, Nodes: missing[:min(nodesPerLookup, len(missing))]}
 		retrier := kit.ClusterRetrier(s.in.Cluster, &s.queue, nil)
 		var gone []string
-		err := retrier.Run(ctx, "look for missing nodes", s.scheduler.FindGone, in, &gone)
+		err := retrier.Run(ctx, "find missing nodes", s.scheduler.FindGone, in, &gone)
 		s.slots.NodesGone(gone)
 		s.changed = true
 		if err == nil && len(gone) == len(in.Nodes) {

@@ -166,24 +166,24 @@ func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDue
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
 	h.Inputs["AwaitHarborDue"] = append(h.Inputs["AwaitHarborDue"], in)
-	look := h.look(in)
-	if look.Due() {
-		return look, nil
+	plan := h.evaluate(in)
+	if plan.Due() {
+		return plan, nil
 	}
 	h.waitToken, h.waitInput = activity.GetInfo(ctx).TaskToken, in
-	h.scheduleEvaluation(look)
-	return look, activity.ErrResultPending
+	h.scheduleEvaluation(plan)
+	return plan, activity.ErrResultPending
 }
 
 // scheduleEvaluation evaluates the cluster again when a time makes an action due.
-func (h *HarborWorld) scheduleEvaluation(look harbor.Plan) {
-	if again := look.Again(); again != nil {
+func (h *HarborWorld) scheduleEvaluation(plan harbor.Plan) {
+	if again := plan.Again(); again != nil {
 		h.SimulateAfter(again.Sub(h.Now()), func() { h.Change(func() {}) })
 	}
 }
 
-// evaluate evaluates the simulated cluster.
-func (h *HarborWorld) look(in harboractivities.AwaitDueInput) harbor.Plan {
+// evaluate decides what is due on the simulated cluster.
+func (h *HarborWorld) evaluate(in harboractivities.AwaitDueInput) harbor.Plan {
 	if h.Object == nil {
 		return harbor.PlanFor(nil, harbor.Seen{}, in.UID, in.Known, h.Now())
 	}
@@ -254,15 +254,15 @@ func (h *HarborWorld) observed() harbor.Observed {
 func (h *HarborWorld) Change(change func()) {
 	h.Mu.Lock()
 	change()
-	token, look := h.waitToken, h.look(h.waitInput)
-	if look.Due() {
+	token, plan := h.waitToken, h.evaluate(h.waitInput)
+	if plan.Due() {
 		h.waitToken = nil
 	} else {
-		h.scheduleEvaluation(look)
+		h.scheduleEvaluation(plan)
 	}
 	h.Mu.Unlock()
-	if look.Due() && token != nil {
-		require.NoError(h.T, h.CompleteActivity(token, look, nil))
+	if plan.Due() && token != nil {
+		require.NoError(h.T, h.CompleteActivity(token, plan, nil))
 	}
 }
 

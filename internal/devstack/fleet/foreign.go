@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// ours are the writes of Drydock, except those to nodes.
+// ours are the writes of Drydock on spokes, except to nodes and for HarborClusters.
 var ours = []string{
 	"pods/eviction create", "jobs create", "jobs patch", "jobs delete",
 	"clustermaintenancerequests create", "clustermaintenancerequests delete", "nodemaintenancerequests create", "nodemaintenancerequests delete",

@@ -132,11 +132,11 @@ func (p *policyItems) noteChanged(changed []int) {
 
 // changed is the note on a policy that was changed since the rollout started.
 func (p *policyItems) changed(item int) string {
-	means := "clusters still get the copy of that one, and must comply with what it says now"
+	means := "clusters get the copy of that generation, and must comply with the policy of today"
 	if p.enforcement() == ranv1.EnforceOverride {
-		means = "clusters that were done with it before are not brought to what it says now, the others are"
+		means = "clusters that completed it before keep that generation, the others get the policy of today"
 	}
-	return fmt.Sprintf("policy %s has been changed, or deleted, since the rollout began with its generation %s: %s; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it again",
+	return fmt.Sprintf("policy %s has been changed, or deleted, since the rollout began with its generation %s: %s; to roll out the policy of today on all clusters, cancel the rollout if it still runs, and start it again",
 		p.refs()[item], policies.Generation(p.pins()[item]), means)
 }
 

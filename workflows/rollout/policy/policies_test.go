@@ -90,8 +90,8 @@ func TestARecreatedPlacementIsNotedOnce(t *testing.T) {
 // One change is found when the second batch starts, in another run, and the other change at the end.
 func TestAPolicyChangedDuringTheRolloutIsNotedOnce(t *testing.T) {
 	for enforcement, means := range map[ranv1.PolicyEnforcement]string{
-		ranv1.EnforceCopy:     "clusters still get the copy of that one, and must comply with what it says now",
-		ranv1.EnforceOverride: "clusters that were done with it before are not brought to what it says now, the others are",
+		ranv1.EnforceCopy:     "clusters get the copy of that generation, and must comply with the policy of today",
+		ranv1.EnforceOverride: "clusters that completed it before keep that generation, the others get the policy of today",
 	} {
 		t.Run(string(enforcement), func(t *testing.T) {
 			object := workflowtest.PolicyRollout()
@@ -122,7 +122,7 @@ func TestAPolicyChangedDuringTheRolloutIsNotedOnce(t *testing.T) {
 			}
 			note := func(policy string) string {
 				return "policy policies/" + policy + " has been changed, or deleted, since the rollout began with its generation 3: " + means +
-					"; to roll out what it says now on all of them, cancel the rollout if it still runs, and start it again"
+					"; to roll out the policy of today on all clusters, cancel the rollout if it still runs, and start it again"
 			}
 			require.Equal(t, []string{note("kernel"), note("network")}, workflowtest.RequireResult[workflowtest.GroupStatus](w.World).Notes)
 		})
