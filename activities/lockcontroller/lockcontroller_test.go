@@ -18,6 +18,7 @@ import (
 	"drydock.dev/drydock/activities/activitytest"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/temporal"

@@ -91,7 +91,7 @@ func TestAnUnknownHolderIsReportedEvenIfTheSchedulerCannotBeChecked(t *testing.T
 	require.Contains(t, found.Unknown, Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner})
 
 	search := newSearch(t, server, AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: found.Unknown})
-	_, err := search.look(t.Context(), search.cluster.Client)
+	_, err := search.read(t.Context(), search.cluster.Client)
 	require.ErrorContains(t, err, "visibility is down", "the error is the only result")
 	search.in.Left = []Mark{{Kind: MarkNode, Name: "gone", Node: "gone", Owner: ref.Owner}}
 	require.Equal(t, search.in.Left, search.now(t).Gone)

@@ -36,7 +36,7 @@ func newSearch(t *testing.T, server *activitytest.Workflows, in AwaitOrphansInpu
 // now reads the cluster from the API server.
 func (l *search) now(t *testing.T) Orphans {
 	t.Helper()
-	found, err := l.look(t.Context(), l.cluster.Client)
+	found, err := l.read(t.Context(), l.cluster.Client)
 	require.NoError(t, err)
 	return found
 }
