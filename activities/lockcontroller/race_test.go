@@ -76,7 +76,7 @@ type race struct {
 	api    client.Client
 	policy drydockv1.WorkloadLockPolicySpec
 	// views are states of the cluster over time; a controller starts with one of them.
-	views   []locks.Snapshot
+	views       []locks.Snapshot
 	controllers []*racer
 	// served are the requests for which inactive locks were released.
 	served map[string]types.UID

@@ -72,7 +72,7 @@ const (
 	ReasonUnreachable            = "Unreachable"
 	ReasonUnexpectedAnswer       = "UnexpectedAnswer"
 	ReasonUnexpectedSample       = "UnexpectedSample"
-	ReasonNoRequest               = "NoRequest"
+	ReasonNoRequest              = "NoRequest"
 	ReasonHarborUnhealthy        = "HarborUnhealthy"
 	ReasonHarborUnknown          = "HarborUnknown"
 )
