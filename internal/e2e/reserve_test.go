@@ -20,12 +20,10 @@ const (
 	partShared part = "shared"
 )
 
-func selectedPart() part { return part(os.Getenv("E2E_PART")) }
-
 // needPart skips a test of the other part.
 func needPart(t *testing.T, of part) {
 	t.Helper()
-	if selected := selectedPart(); selected != "" && selected != of {
+	if selected := part(os.Getenv("E2E_PART")); selected != "" && selected != of {
 		t.Skipf("E2E_PART=%s selects other tests", selected)
 	}
 }
