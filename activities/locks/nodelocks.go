@@ -44,7 +44,7 @@ func (l *Activities) AwaitNodeLocks(ctx context.Context, in NodeLockInput) error
 		case changed:
 			// Wait again: a cycle has started or ended.
 		case w.since != nil && until != in.Deadline:
-			return giveWay(in, w.cycle)
+			return cycleError(in, w.cycle)
 		default:
 			return lockTimedOut("node "+in.Node, w.gate)
 		}
@@ -108,8 +108,8 @@ func (w *nodeLockWait) isVictim() bool {
 	return victim != nil && kube.OwnedBy(victim, w.in.Owner)
 }
 
-// giveWay returns the error with the requests that go first.
-func giveWay(in NodeLockInput, cycle []lcmv1.NodeMaintenanceRequest) error {
+// cycleError returns ErrLockCycle with the requests that go first.
+func cycleError(in NodeLockInput, cycle []lcmv1.NodeMaintenanceRequest) error {
 	var first []drydockv1.Blocker
 	var nodes []string
 	for i := range cycle {

@@ -11,8 +11,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strconv"
 	"strings"
 	"syscall"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // builder builds programs from the pins in modules into bin.
@@ -20,9 +24,10 @@ type builder struct {
 	modules string
 	bin     string
 	out     io.Writer
+	nice    int // nice value of the builds, 0 to 19
 }
 
-// begin finds the existing programs, and builds the others in the background, one after the other.
+// begin finds the existing programs, and builds the others in the background.
 func (b builder) begin(ctx context.Context, wanted []program) (*Programs, error) {
 	found, missing, err := b.find(ctx, wanted)
 	if err != nil {
@@ -78,7 +83,32 @@ func (b builder) buildAll(ctx context.Context, missing []program, p *Programs) e
 	}
 	p.resolve(found)
 	b.announce(missing)
-	for _, program := range missing {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, queue := range byModule(missing) {
+		builder := b
+		group.Go(func() error { return builder.buildInOrder(ctx, queue, p) })
+		b.nice = min(b.nice+10, 19)
+	}
+	return group.Wait()
+}
+
+// byModule returns the programs of each module. Those of one module are built one after the other, because they share many packages. Those of other
+// modules share few, and use the core that is idle while a program is linked.
+func byModule(programs []program) [][]program {
+	var queues [][]program
+	for _, p := range programs {
+		same := func(queue []program) bool { return queue[0].module == p.module }
+		if i := slices.IndexFunc(queues, same); i >= 0 {
+			queues[i] = append(queues[i], p)
+		} else {
+			queues = append(queues, []program{p})
+		}
+	}
+	return queues
+}
+
+func (b builder) buildInOrder(ctx context.Context, programs []program, p *Programs) error {
+	for _, program := range programs {
 		if err := b.build(ctx, program); err != nil {
 			return fmt.Errorf("build %s for the local stack: %w", program.name, err)
 		}
@@ -167,7 +197,7 @@ func linkerFlags(p program, version string) string {
 
 // goCommand runs the go command in the program's module and returns its standard output.
 func (b builder) goCommand(ctx context.Context, p program, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, "go", args...)
+	cmd := exec.CommandContext(ctx, "nice", append([]string{"-n", strconv.Itoa(b.nice), "go"}, args...)...)
 	cmd.Dir = filepath.Join(b.modules, p.module)
 	// A Go workspace around the repository must not replace the pins.
 	cmd.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0")

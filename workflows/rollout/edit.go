@@ -106,7 +106,7 @@ func (g *groupUpgrade) setSpec(spec ranv1.ClusterGroupUpgradeSpec) {
 // applyEdit puts an edit into effect.
 func (g *groupUpgrade) applyEdit(ctx workflow.Context) {
 	if !g.isEnabled() {
-		g.edited = true
+		g.edits++
 		g.enabled = g.spec.Enable == nil || *g.spec.Enable
 		return
 	}

@@ -71,7 +71,7 @@ func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
 // save writes the final status to the hub, where it outlives the retention of Temporal. A rollout without a plan saves nothing: it would replace the
 // status of an earlier rollout of that name, which can be retried and may block others.
 func (g *groupUpgrade) save(ctx workflow.Context) {
-	if g.phase == phasePlan && !g.registered && !g.loaded {
+	if g.phase == phasePlan && !g.saved {
 		return
 	}
 	saved := g.in.Object

@@ -23,9 +23,8 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 	}
 	enabledAtStart := g.enabled
 	for {
-		g.edited = false
-		enabled := g.enabled
-		outdated := func() bool { return g.edited || g.enabled != enabled }
+		edits, enabled := g.edits, g.enabled
+		outdated := func() bool { return g.edits != edits || g.enabled != enabled }
 		valid, err := g.plan(ctx, outdated)
 		switch {
 		case ctx.Err() != nil:
@@ -41,7 +40,7 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 		}
 		g.enabled = false
 		g.record.notEnabled(ctx, valid)
-		if workflow.Await(ctx, func() bool { return g.enabled || g.edited }) != nil {
+		if workflow.Await(ctx, func() bool { return g.enabled || g.edits != edits }) != nil {
 			return rollout.EndCancelled, nil
 		}
 	}
@@ -50,11 +49,12 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 // plan plans the rollout in an activity next to the hub, and precaches the clusters of the plan until it is outdated.
 func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid bool, err error) {
 	var plan rollouts.Plan
+	edits := g.edits
 	retrier := g.retrier()
 	if err := retrier.Run(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
 		return false, err
 	}
-	if plan.Spec != nil && !g.edited { // an edit during the activity has its defaults already
+	if plan.Spec != nil && g.edits == edits { // an edit during the activity has its defaults already
 		g.setSpec(*plan.Spec)
 	}
 	g.defaulted = true
@@ -75,7 +75,7 @@ func (g *groupUpgrade) register(ctx workflow.Context) {
 	object := g.in.Object
 	object.Status = ranv1.ClusterGroupUpgradeStatus{Conditions: slices.Clone(g.status.Conditions)}
 	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx))
-	g.registered = true // also after an error: only the answer may be lost
+	g.saved = true // also after an error: only the answer may be lost
 	_ = retrier.Run(ctx, "register the rollout on the hub", g.hub.SaveRollout, rollouts.SaveRolloutInput{Object: object, Owner: kit.Owner(ctx)}, nil)
 }
 

@@ -37,7 +37,7 @@ func (r *groupRecord) timedOut(ctx workflow.Context, c *ranv1.ClusterStatus, rea
 		message += "; at that moment: " + doing
 	}
 	c.Reason, c.Message, c.Since = reason, message, r.now(ctx)
-	r.log.Info("Cluster is cancelled", "cluster", c.Name, "batch", c.Batch, "reason", reason, "message", message)
+	r.log.Info("Cluster timed out", "cluster", c.Name, "batch", c.Batch, "reason", reason, "message", message)
 }
 
 // Reasons of a cluster that is cancelled because it, or its batch, timed out.

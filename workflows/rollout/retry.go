@@ -26,7 +26,7 @@ func (g *groupUpgrade) loadSaved(ctx workflow.Context) (rollout.End, error) {
 	g.taskQueues = saved.TaskQueues
 	g.notBound = rollout.ExpandNotBound(saved.NotBound, rollout.NamesOf(saved.Object.Status.Clusters))
 	g.in.Object.ObjectMeta = saved.Object.ObjectMeta
-	g.enabled, g.loaded, g.defaulted = true, true, true
+	g.enabled, g.saved, g.defaulted = true, true, true
 	g.setSpec(saved.Object.Spec)
 	g.record.planLoaded(saved.Object.Status)
 	g.queueUnchangedClusters()

@@ -76,10 +76,10 @@ type groupUpgrade struct {
 	enabled bool
 	// defaulted: the defaults are set in the spec.
 	defaulted bool
-	// edited: the spec was edited after the plan was made.
-	edited bool
-	// registered: this run may be registered on the hub. loaded: the plan is that of an earlier rollout.
-	registered, loaded bool
+	// edits counts the edits of this run before the rollout was enabled. Each makes the plan outdated.
+	edits int
+	// saved: the hub may have a status of this rollout, or has that of the rollout which is retried.
+	saved bool
 	// starters are the people who started, edited, enabled or retried the rollout.
 	starters []string
 	// missingApproval is the approval that the rollout waits for; nil: none.

@@ -76,10 +76,7 @@ func Start(ctx context.Context, options Options) (*Fleet, error) {
 		return nil, err
 	}
 	f := &Fleet{options: options, root: root, bin: filepath.Join(root, "bin")}
-	if err := f.build(ctx); err != nil {
-		return nil, err
-	}
-	if f.Stack, err = devstack.Start(ctx, options.stack()); err != nil {
+	if err := f.buildAndStart(ctx); err != nil {
 		return nil, err
 	}
 	f.Hub = f.Cluster(hubName)
@@ -108,6 +105,29 @@ func (o Options) stack() devstack.Options {
 		})
 	}
 	return stack
+}
+
+// buildAndStart builds Drydock while the servers are built and started.
+func (f *Fleet) buildAndStart(ctx context.Context) error {
+	starting, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	built := make(chan error, 1)
+	go func() {
+		err := f.build(ctx)
+		if err != nil {
+			cancel(err)
+		}
+		built <- err
+	}()
+	stack, err := devstack.Start(starting, f.options.stack())
+	if buildErr := <-built; buildErr != nil {
+		if stack != nil {
+			err = stack.Stop()
+		}
+		return errors.Join(buildErr, err)
+	}
+	f.Stack = stack
+	return err
 }
 
 // build builds bin/drydock and bin/drydock-worker as users do.

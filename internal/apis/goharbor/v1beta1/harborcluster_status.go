@@ -43,7 +43,7 @@ const (
 	CacheReady    ConditionType = "CacheReady"
 	StorageReady  ConditionType = "StorageReady"
 	ServiceReady  ConditionType = "ServiceReady"
-	// ConfigurationReady says whether all that the HarborCluster asks for was applied, however its services are. It is for information only.
+	// ConfigurationReady says whether the whole spec was applied, however its services are. It is for information only.
 	ConfigurationReady ConditionType = "ConfigurationReady"
 )
 

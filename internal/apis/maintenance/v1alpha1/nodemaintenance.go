@@ -7,7 +7,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// NodeMaintenance asks for one node to be taken out of service, worked on and returned.
+// NodeMaintenance requests that one node is taken out of service, worked on and returned.
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
@@ -87,7 +87,7 @@ type NodeMaintenanceSpec struct {
 	LockTimeoutSeconds *int32 `json:"lockTimeoutSeconds,omitempty"`
 }
 
-// RequestorID names who asks for a node, like a DNS name.
+// RequestorID names who requests a node, like a DNS name.
 // +kubebuilder:validation:MinLength=2
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be like a DNS name, e.g. driver.example.com: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"

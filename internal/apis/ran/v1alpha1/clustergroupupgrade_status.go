@@ -181,7 +181,7 @@ type AfterCompletionStatus struct {
 // +kubebuilder:validation:Enum=beforeCanaries;afterCanaries;beforeEachBatch
 type ApprovalPoint string
 
-// The points, by the names of the fields that ask for them.
+// The points, by the names of the fields that request them.
 const (
 	BeforeCanaries  ApprovalPoint = "beforeCanaries"
 	AfterCanaries   ApprovalPoint = "afterCanaries"
