@@ -168,5 +168,5 @@ servers: dev
 .PHONY: dev
 dev:
 	@test -x bin/devstack/dev || echo "The first run builds Drydock and the servers of the local stack (etcd, Kubernetes, KWOK, Temporal) from source:" \
-		"9 min 40 s on the reference machine (two cores); the next one takes seconds. Servers in KUBEBUILDER_ASSETS or on PATH are not built."
+		"8 minutes on the reference machine (two cores); the next one takes seconds. Servers in KUBEBUILDER_ASSETS or on PATH are not built."
 	@$(GO_BUILD) -ldflags "-s -w" -o bin/devstack/dev ./deploy/dev

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -134,7 +135,7 @@ func releasing(name, version string) string {
 
 // One spoke does not permit precaching Jobs. Two are held until the test has seen the conditions of their waiting rollouts.
 func TestRolloutsReachTheDocumentedConditions(t *testing.T) {
-	alone(t)
+	reserve(t, policyHub, "spoke-1", "spoke-2", "spoke-3", "spoke-4", "spoke-5", "spoke-6")
 	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
 	for _, policy := range []string{unbound("twin", "default", ""), unbound("twin", "kube-public", ""), unbound("upper", "default", "lower"), unbound("lower", "default", ""), releasing("older", "4.18.3"), releasing("newer", "4.18.4")} {
 		createOnHub(t, policy)
@@ -146,18 +147,21 @@ func TestRolloutsReachTheDocumentedConditions(t *testing.T) {
 		succeeds(t, "hold", "--cluster", held)
 		t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--cluster", held) })
 	}
+	var rows sync.WaitGroup
 	for _, row := range conditionRows() {
-		t.Run(row.name, func(t *testing.T) {
-			t.Parallel()
-			startRollout(t, row.manifest(row.name))
-			for _, seen := range row.seen {
-				awaitStatus(t, row.name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
-					return strings.HasPrefix(conditionMessage(s, seen.condition), seen.message)
-				})
-				if seen.then != nil {
-					succeeds(t, seen.then...)
-				}
-			}
+		rows.Go(func() { t.Run(row.name, row.run) })
+	}
+	rows.Wait()
+}
+
+func (r row) run(t *testing.T) {
+	startRollout(t, r.manifest(r.name))
+	for _, seen := range r.seen {
+		awaitStatus(t, r.name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
+			return strings.HasPrefix(conditionMessage(s, seen.condition), seen.message)
 		})
+		if seen.then != nil {
+			succeeds(t, seen.then...)
+		}
 	}
 }

@@ -103,6 +103,12 @@ func actionsOf(t *testing.T, spoke *devstack.Cluster) []fleet.Action {
 	return actions
 }
 
+// initiatorActions omits the actions of lock controllers, which have work without a rollout.
+func initiatorActions(t *testing.T, spoke *devstack.Cluster) []fleet.Action {
+	t.Helper()
+	return slices.DeleteFunc(actionsOf(t, spoke), fleet.Action.ByLockController)
+}
+
 func indexOf(actions []fleet.Action, what string) int {
 	return slices.IndexFunc(actions, func(d fleet.Action) bool { return d.What == what })
 }

@@ -23,8 +23,9 @@ import (
 )
 
 const (
-	spokes  = 6
-	workers = 2
+	spokes      = 6
+	spokesAlone = 3 // enough for tests that run one after the other
+	workers     = 2
 )
 
 // theFleet is shared: starting one takes longer than most tests. Tests that run at the same time use different spokes.
@@ -41,7 +42,11 @@ func TestMain(m *testing.M) {
 
 func run(m *testing.M) (code int) {
 	ctx := context.Background()
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: spokes, Workers: workers, Output: os.Stderr})
+	count := spokes
+	if selectedPart() == partAlone {
+		count = spokesAlone
+	}
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: count, Workers: workers, Output: os.Stderr})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1

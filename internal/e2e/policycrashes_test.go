@@ -6,6 +6,7 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -45,12 +46,20 @@ spec:
 // never with policies of a rollout whose name begins with stuck.
 func twoPolicies(t *testing.T, clusters ...string) *propagator.Propagator {
 	t.Helper()
-	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(cluster, policy string) time.Duration {
-		if strings.HasPrefix(policy, "default.stuck") {
-			return -1
-		}
-		return time.Duration(100+40*((len(policy)+int(cluster[len(cluster)-1]))%10)) * time.Millisecond
-	}})
+	return twoPoliciesTaking(t, complianceTime, clusters...)
+}
+
+// complianceTime is how long a cluster takes to comply with an enforced policy.
+func complianceTime(cluster, policy string) time.Duration {
+	if strings.HasPrefix(policy, "default.stuck") {
+		return -1
+	}
+	return time.Duration(100+40*((len(policy)+int(cluster[len(cluster)-1]))%10)) * time.Millisecond
+}
+
+func twoPoliciesTaking(t *testing.T, takes func(cluster, policy string) time.Duration, clusters ...string) *propagator.Propagator {
+	t.Helper()
+	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: takes})
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
 	var registered []string
@@ -223,7 +232,13 @@ func withoutTimes(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgr
 func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
 	alone(t)
 	clusters := []string{"gate-1", "gate-2", "gate-3", "gate-4"}
-	hub := twoPolicies(t, clusters...)
+	var released sync.Map // clusters that may comply
+	hub := twoPoliciesTaking(t, func(cluster, policy string) time.Duration {
+		if _, may := released.Load(cluster); !may && (cluster == "gate-1" || cluster == "gate-3") {
+			return -1
+		}
+		return complianceTime(cluster, policy)
+	}, clusters...)
 	startRollout(t, enforcing("restarts", 2, 10, clusters...))
 	for _, fault := range []struct {
 		cluster string
@@ -231,6 +246,8 @@ func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
 	}{{"gate-1", theFleet.Hub.APIServer.Kill}, {"gate-3", theFleet.Hub.APIServer.Stop}} {
 		require.Eventually(t, func() bool { return len(hub.Enforced()[fault.cluster]) > 0 }, stateLimit, 10*time.Millisecond, fault.cluster)
 		require.NoError(t, fault.end())
+		released.Store(fault.cluster, true)
+		hub.Evaluate()
 		require.NoError(t, theFleet.Hub.APIServer.Start(t.Context()))
 	}
 	status, code := awaitEnd(t, "restarts")

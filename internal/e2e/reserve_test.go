@@ -20,10 +20,12 @@ const (
 	partShared part = "shared"
 )
 
+func selectedPart() part { return part(os.Getenv("E2E_PART")) }
+
 // needPart skips a test of the other part.
 func needPart(t *testing.T, of part) {
 	t.Helper()
-	if selected := part(os.Getenv("E2E_PART")); selected != "" && selected != of {
+	if selected := selectedPart(); selected != "" && selected != of {
 		t.Skipf("E2E_PART=%s selects other tests", selected)
 	}
 }
@@ -58,7 +60,7 @@ var reservations = struct {
 func init() { reservations.changed = sync.NewCond(&reservations) }
 
 // reserve marks a test that runs in parallel, and waits until no other test holds any of the names. A waiting test holds none of them. Tests with more
-// names go first, because smaller ones fit in more easily.
+// names go first, because smaller ones fit in more easily. The test must have no parallel subtests: they would wait for tests that wait for its names.
 func reserve(t *testing.T, names ...string) {
 	t.Helper()
 	shared(t)

@@ -81,18 +81,18 @@ func requireEveryNodeMaintainedInOrder(t *testing.T, actions []fleet.Action) {
 func TestAPlannedRolloutChangesNothingUntilEnabled(t *testing.T) {
 	reserve(t, "spoke-1")
 	spoke := theFleet.Cluster("spoke-1")
-	before := len(actionsOf(t, spoke))
+	before := len(initiatorActions(t, spoke))
 	startRollout(t, rollout("planned", "enable: false", 60, "spoke-1"))
 	succeeds(t, "upgrade", "list")
 	planned := awaitPhase(t, "planned", ranv1.ReasonNotEnabled)
 	require.Equal(t, [][]string{{"spoke-1"}}, planned.RemediationPlan)
-	require.Len(t, actionsOf(t, spoke), before)
+	require.Len(t, initiatorActions(t, spoke), before)
 
 	succeeds(t, "upgrade", "enable", "planned")
 	status, code := awaitEnd(t, "planned")
 	require.Zero(t, code)
 	require.True(t, meta.IsStatusConditionTrue(status.Conditions, ranv1.ConditionSucceeded))
-	require.Len(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), workers+1)
+	require.Len(t, fleet.Cordoned(initiatorActions(t, spoke)[before:]), workers+1)
 }
 
 func TestCancelDuringADrainReturnsTheNodeAndStartsNoOther(t *testing.T) {

@@ -30,7 +30,8 @@ var (
 
 // Options configure the simulated clusters.
 type Options struct {
-	// Takes is how long a cluster takes to comply with an enforced policy, <namespace>.<name>; if negative, it never complies. Nil: no time.
+	// Takes is how long a cluster takes to comply with an enforced policy, <namespace>.<name>. If negative, it does not comply until Evaluate is called
+	// and Takes returns another value. Nil: no time.
 	Takes func(cluster, policy string) time.Duration
 }
 
@@ -115,6 +116,9 @@ func (p *Propagator) trigger() {
 	default:
 	}
 }
+
+// Evaluate calls Options.Takes again for the policies that are enforced.
+func (p *Propagator) Evaluate() { p.trigger() }
 
 // Stop ends the simulation. Created objects stay.
 func (p *Propagator) Stop() {
