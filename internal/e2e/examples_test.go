@@ -90,7 +90,7 @@ func resumesAfterCrash(t *testing.T, program exampleProgram, spoke *devstack.Clu
 	require.Eventually(t, func() bool { return len(glob(t, dir, "failed-*")) == 1 }, stateLimit, 100*time.Millisecond, "%s", output)
 	first := filepath.Base(glob(t, dir, "failed-*")[0])[len("failed-"):]
 	require.FileExists(t, filepath.Join(dir, "started-"+first), "the second run resumes with the node of the first")
-	awaitNodeStatus(t, spoke, program.campaign+"-"+first, "it has failed", func(s maintenancev1.NodeMaintenanceStatus) bool {
+	awaitNodeStatus(t, spoke, program.campaign+"-"+first, func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeRequestorFailed
 	})
 	kill(failing)

@@ -6,9 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -29,6 +27,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	planning "drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // rollout returns a manifest that drains every node of the clusters, one cluster after the other.
@@ -213,15 +212,7 @@ func awaitEviction(t *testing.T, spoke *devstack.Cluster, app string) {
 // awaitStatus waits until the status of a rollout satisfies a condition.
 func awaitStatus(t *testing.T, name string, matches func(ranv1.ClusterGroupUpgradeStatus) bool) ranv1.ClusterGroupUpgradeStatus {
 	t.Helper()
-	var last ranv1.ClusterGroupUpgradeStatus
-	var err error
-	if !assert.Eventually(t, func() bool {
-		last, err = queryStatus(t, name)
-		return err == nil && matches(last)
-	}, stateLimit, 200*time.Millisecond) {
-		t.Fatalf("the last status of %s: %+v, %v", name, last, err)
-	}
-	return last
+	return ask(t, temporal.ClusterGroupUpgradeID("default", name), matches)
 }
 
 // clusterAt is the status of a cluster of a rollout, by its index; the zero value before the rollout is planned.

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"encoding/json"
 	"io"
 	"strings"
 	"testing"
@@ -17,18 +16,10 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// awaitNodeStatus reads the status of a maintenance until it satisfies a condition. It ignores errors, because workers may be busy.
-func awaitNodeStatus(t *testing.T, spoke *devstack.Cluster, name, what string, matches func(maintenancev1.NodeMaintenanceStatus) bool) maintenancev1.NodeMaintenanceStatus {
+// awaitNodeStatus queries the status of a maintenance until it matches.
+func awaitNodeStatus(t *testing.T, spoke *devstack.Cluster, name string, matches func(maintenancev1.NodeMaintenanceStatus) bool) maintenancev1.NodeMaintenanceStatus {
 	t.Helper()
-	var answer struct {
-		Status maintenancev1.NodeMaintenanceStatus `json:"status"`
-	}
-	require.Eventually(t, func() bool {
-		answer.Status = maintenancev1.NodeMaintenanceStatus{}
-		a := drydock(t, "node", "status", name, "--cluster", spoke.Name, "-o", "json")
-		return json.Unmarshal([]byte(a.out), &answer) == nil && matches(answer.Status)
-	}, 3*time.Minute, 200*time.Millisecond, what)
-	return answer.Status
+	return ask(t, temporal.NodeMaintenanceID(spoke.Name, "default", name), matches)
 }
 
 func TestSeveralRequestorsShareOneNode(t *testing.T) {
@@ -49,7 +40,7 @@ func joinMaintenance(t *testing.T) {
 	require.Contains(t, joined, "firmware.example.com joined; the node is ready")
 
 	succeeds(t, "node", "done", "driver", "--cluster", spoke.Name)
-	awaitNodeStatus(t, spoke, "driver", "it waits for the other requestor", func(s maintenancev1.NodeMaintenanceStatus) bool {
+	awaitNodeStatus(t, spoke, "driver", func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeReady && len(s.Requestors) == 2 && s.Requestors[0].State == maintenancev1.RequestorDone
 	})
 	require.True(t, node(t, spoke, worker).Spec.Unschedulable, "the node stays cordoned for the other requestor")
@@ -78,10 +69,10 @@ func waitForTerminatedOwner(t *testing.T) {
 	t.Cleanup(func() { // a running maintenance would block the next tests
 		_ = theFleet.Run(context.Background(), io.Discard, "node", "cancel", "waiting", "--cluster", spoke.Name)
 	})
-	waiting := awaitNodeStatus(t, spoke, "waiting", "it waits for the node", waitsForNode)
+	waiting := awaitNodeStatus(t, spoke, "waiting", waitsForNode)
 	require.Contains(t, waiting.Wait.Message, "driver.example.com (default/owner)")
 	terminate(t, temporal.NodeMaintenanceID(spoke.Name, "default", "owner"))
-	awaitNodeStatus(t, spoke, "waiting", "the sweeper returns the node, and the waiting maintenance gets it", func(s maintenancev1.NodeMaintenanceStatus) bool {
+	awaitNodeStatus(t, spoke, "waiting", func(s maintenancev1.NodeMaintenanceStatus) bool {
 		return s.State == maintenancev1.NodeReady
 	})
 	succeeds(t, "node", "done", "waiting", "--cluster", spoke.Name)

@@ -6,11 +6,14 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -28,12 +31,15 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-// temporalClient connects to Temporal as the user ann.
+// temporalConnection is a connection to Temporal as the user ann, which all tests share.
+var temporalConnection = sync.OnceValues(func() (client.Client, error) {
+	return client.Dial(client.Options{HostPort: theFleet.Temporal.Address, Namespace: theFleet.Temporal.Namespace, Identity: "ann"})
+})
+
 func temporalClient(t *testing.T) client.Client {
 	t.Helper()
-	connected, err := client.Dial(client.Options{HostPort: theFleet.Temporal.Address, Namespace: theFleet.Temporal.Namespace, Identity: "ann"})
+	connected, err := temporalConnection()
 	require.NoError(t, err)
-	t.Cleanup(connected.Close)
 	return connected
 }
 
@@ -62,14 +68,18 @@ func ask[S any](t *testing.T, workflowID string, matches func(S) bool) S {
 	t.Helper()
 	connected := temporalClient(t)
 	var status S
-	require.Eventually(t, func() bool {
-		value, err := connected.QueryWorkflow(t.Context(), workflowID, "", temporal.QueryStatus)
-		if err != nil {
+	var err error
+	if !assert.Eventually(t, func() bool {
+		var value converter.EncodedValue
+		if value, err = connected.QueryWorkflow(t.Context(), workflowID, "", temporal.QueryStatus); err != nil {
 			return false
 		}
 		status = *new(S)
-		return value.Get(&status) == nil && matches(status)
-	}, stateLimit, 100*time.Millisecond, "the status of %s", workflowID)
+		err = value.Get(&status)
+		return err == nil && matches(status)
+	}, stateLimit, 200*time.Millisecond) {
+		t.Fatalf("the last status of %s: %+v, %v", workflowID, status, err)
+	}
 	return status
 }
 
