@@ -170,7 +170,7 @@ func TestABatchTimesOut(t *testing.T) {
 			return rollout("continued", "batchTimeoutAction: Continue", minutes, late.Name, next.Name)
 		}
 		startRollout(t, withTimeout(2))
-		awaitStatus(t, "continued", func(s ranv1.ClusterGroupUpgradeStatus) bool { return s.Clusters[0].State == ranv1.ClusterTimedOut })
+		awaitStatus(t, "continued", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).State == ranv1.ClusterTimedOut })
 		editRollout(t, withTimeout(60)) // spoke-6 has enough time
 		status, code := awaitEnd(t, "continued")
 		require.Equal(t, 1, code)
