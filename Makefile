@@ -61,20 +61,22 @@ CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/har
 .PHONY: test
 test: servers build chromium ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
-	@$(MAKE) --no-print-directory --keep-going -j3 test-concurrent test-alone test-others
+	@$(MAKE) --no-print-directory --keep-going -j4 test-shared test-alone test-concurrent test-others
 else
 	$(RACE_TEST) $(PKG)
 endif
 
-# Tests on servers wait more than they compute. The longest packages come first, so that all others fit beside them. End-to-end tests
-# that run alone on their fleet have another fleet than those that share one.
-.PHONY: test-concurrent test-alone test-others
-test-concurrent:
-	@$(RACE_TEST) -p 2 ./starter ./internal/statuspage $(CONCURRENT)
+# Tests on servers wait more than they compute. The end-to-end tests take longest, so all others run beside them with a lower priority: that of the
+# servers of their clusters, or below it. End-to-end tests that run alone on their fleet have another fleet than those that share one.
+.PHONY: test-shared test-alone test-concurrent test-others
+test-shared:
+	@E2E_PART=shared $(GO_TEST) ./internal/e2e
 test-alone:
 	@E2E_PART=alone $(GO_TEST) -p 1 ./internal/e2e ./internal/chaos
+test-concurrent:
+	@nice -n 10 $(RACE_TEST) -p 2 ./starter ./internal/statuspage $(CONCURRENT)
 test-others:
-	@E2E_PART=shared $(GO_TEST) -p 3 ./internal/e2e ./activities/drain ./activities/locks $(filter-out $(CONCURRENT) %/internal/chaos,$(shell go list ./...))
+	@nice -n 10 env $(GO_TEST) -p 2 ./activities/drain ./activities/locks $(filter-out $(CONCURRENT) %/internal/chaos %/internal/e2e,$(shell go list ./...))
 
 # SERVER_TESTS are packages all of whose tests need servers. Linking their tests takes longer than many tests.
 SERVER_TESTS = $(shell go list $$(grep -rlE --include='*_test.go' 'MainNeedsServers|activitytest\.Main' . | xargs dirname))

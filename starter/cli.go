@@ -6,10 +6,12 @@ import (
 	"fmt"
 	"os"
 	"os/user"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"golang.org/x/term"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
@@ -53,8 +55,22 @@ Exit status: 0 success; 1 failed, refused or unhealthy; 2 invalid usage or input
 	root.Version = programVersion()
 	root.SetVersionTemplate("drydock {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
 	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newServe(c), newSetup(c), newDoctor(c), newVersion(c))
 	return root
+}
+
+// flagError says how to write a duration.
+func flagError(err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok || invalid.GetFlag().Value.Type() != "duration" {
+		return err
+	}
+	value := invalid.GetValue()
+	if _, notNumber := strconv.Atoi(value); notNumber != nil {
+		return usagef("--%s %q is not a duration such as 90s, 30m or 2h", invalid.GetFlag().Name, value)
+	}
+	return usagef("--%s %s has no unit: write %[2]ss for seconds, %[2]sm for minutes or %[2]sh for hours", invalid.GetFlag().Name, value)
 }
 
 // noun returns a command that only groups verbs. Unlike cobra's default, it fails on an unknown verb instead of printing help.

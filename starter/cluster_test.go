@@ -32,6 +32,7 @@ func TestCommandsOnARealCluster(t *testing.T) {
 	require.NoError(t, err)
 
 	t.Run("doctor reports missing CRDs with the fix", doctorNamesMissingCRDs)
+	t.Run("locks of a cluster that does not serve them are not reported as none", refusesClustersWithoutLocks)
 	t.Run("setup keeps a foreign CRD, and reports its missing fields", func(t *testing.T) { setupKeepsForeignCRD(t, objects) })
 	t.Run("setup installs the other CRDs, and updates its own", func(t *testing.T) { setupInstalls(t, objects) })
 	t.Run("doctor accepts the CRDs", doctorContentWithCluster)
@@ -68,6 +69,19 @@ func doctorNamesMissingCRDs(t *testing.T) {
 	got = drydock(t, "doctor", "--spoke-context", "nowhere")
 	require.Equal(t, exitFailed, got.status)
 	require.Contains(t, got.stdout, `kubeconfig has no context "nowhere"; it has hub`)
+}
+
+// refusesClustersWithoutLocks reads the wrong context: a hub.
+func refusesClustersWithoutLocks(t *testing.T) {
+	for _, verb := range []string{"list", "progress"} {
+		require.Equal(t, outcome{
+			status: exitFailed,
+			stderr: "error: the cluster of context hub (--context) does not serve NodeWorkloadLocks (lcm.mirantis.com/v1alpha1): name the context of the spoke\n",
+		}, drydock(t, "lock", verb))
+	}
+	require.Equal(t, "the cluster of context hub (--context) is not held\n", succeeds(t, "lock", "gate"))
+	got := drydock(t, "lock", "gate", "--node", "worker-9")
+	require.Equal(t, outcome{status: exitFailed, stderr: "error: node worker-9 not found in the cluster of context hub (--context)\n"}, got)
 }
 
 func find(t *testing.T, findings []finding, check string) finding {
@@ -135,9 +149,10 @@ func withoutServerFields(object *unstructured.Unstructured) *unstructured.Unstru
 
 func doctorContentWithCluster(t *testing.T) {
 	got := drydock(t, "doctor", "--hub-context", "hub", "--spoke-context", "hub")
-	for _, check := range []string{"hub hub: CRDs", "spoke hub: CRDs", "hub hub: managed clusters"} {
+	for _, check := range []string{"hub hub: CRDs", "hub hub: managed clusters"} {
 		require.Regexp(t, `(?m)^ok +`+check, got.stdout)
 	}
+	require.Regexp(t, `(?m)^WARNING +spoke hub: CRDs`, got.stdout)
 	require.Contains(t, got.stdout, lockCRD+": another client created it, and it lacks these fields: status.release")
 }
 
@@ -178,7 +193,7 @@ spec:
 		_, err := one.client.Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	require.Regexp(t, `(?m)^ok +`+check+` +still running: Deployment default/upgrade-operator for clustergroupupgrades.ran.openshift.io$`,
+	require.Regexp(t, `(?m)^ok +`+check+` +still running, and .* left to them: Deployment default/upgrade-operator for clustergroupupgrades.ran.openshift.io$`,
 		drydock(t, "doctor", "--hub-context", "hub").stdout)
 
 	_, err := deployments.Patch(t.Context(), "upgrade-operator", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})

@@ -93,7 +93,7 @@ func TestATerminatedWorkflowIsNotShownAsRunning(t *testing.T) {
 				require.EqualError(t, err, tt.of.String()+" has stopped: its workflow "+how)
 				require.Empty(t, out.String())
 				require.Empty(t, errOut.String())
-				require.Equal(t, status.String(), workflowRow{observe.Row{Execution: status.String(), Phase: "Ready"}}.phase())
+				require.Equal(t, status.String(), workflowRow{Row: observe.Row{Execution: status.String(), Phase: "Ready"}}.phase())
 			}
 		})
 	}

@@ -84,6 +84,13 @@ func TestAnErrorNamesTheClusterThatIsNotAHub(t *testing.T) {
 	}, drydock(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--kubeconfig", access))
 }
 
+func TestAPlanNamesClustersThatAreListedTwice(t *testing.T) {
+	isolate(t)
+	twice := strings.Replace(validRollout, "[spoke-1, spoke-2]", "[spoke-1, spoke-2, spoke-2]", 1)
+	require.Contains(t, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", twice), "--snapshot", file(t, "hub.yaml", hubObjects)),
+		"spec.clusters names spoke-2 more than once: each cluster is upgraded once\n")
+}
+
 func TestAPlanFromAFile(t *testing.T) {
 	isolate(t)
 	plan := parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects))
@@ -95,6 +102,7 @@ BATCH   CLUSTER   NOTE
 1       spoke-2   canary
 2       spoke-1
 3       spoke-3
+no limit on failures: after a failed cluster the next one starts; spec.remediationStrategy.maxFailures sets a limit
 `, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects)))
 }
 
@@ -258,7 +266,7 @@ func TestADrainPreviewFromAFile(t *testing.T) {
 	objects := file(t, "node.yaml", nodeObjects)
 	got := drydock(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-o", "json")
 	require.Equal(t, exitFailed, got.status)
-	require.Equal(t, "error: node worker-1 cannot be drained: pod shop/bare (NoController)\n", got.stderr)
+	require.Equal(t, "error: node worker-1 cannot be drained: 1 pod without a controller, which only force evicts: shop/bare\n", got.stderr)
 	require.JSONEq(t, `{"pods": [
 		{"namespace": "shop", "name": "bare", "action": "block", "reason": "NoController"},
 		{"namespace": "shop", "name": "web-1", "action": "evict", "reason": "", "owner": "ReplicaSet/web", "budgets": ["shop/web"]}

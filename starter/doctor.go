@@ -23,24 +23,28 @@ import (
 
 func newDoctor(c *cli) *cobra.Command {
 	var where sites
+	var strict bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what is reachable and what is missing, with the fix",
 		Long: `Check what is reachable and what is missing, with the fix: Temporal, its search attributes, a worker, and the clusters of
-the given kubeconfig contexts, with operators there that Drydock can replace. The command changes nothing. The exit status is 0 only if every
-check passes.`,
+the given kubeconfig contexts, with operators there that Drydock can replace. The command changes nothing.
+
+A WARNING is deliberate or harmless now, but holds work up or hides something, such as an emergency stop. The exit status is 0 only if every
+check passes; with --strict, only if there is no warning either.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			findings := c.examine(ctx, where)
 			if err := c.print(findings, func(w io.Writer) { printFindings(w, findings) }); err != nil {
 				return err
 			}
-			if slices.ContainsFunc(findings, func(f finding) bool { return !f.OK }) {
+			if slices.ContainsFunc(findings, func(f finding) bool { return !f.OK || strict && f.Warning }) {
 				return errPrinted
 			}
 			return nil
 		}),
 	}
+	cmd.Flags().BoolVar(&strict, "strict", false, "fail also for warnings")
 	c.addSiteFlags(cmd, &where)
 	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
@@ -49,14 +53,20 @@ check passes.`,
 
 // finding is the result of one check.
 type finding struct {
-	Check  string `json:"check"`
-	OK     bool   `json:"ok"`
-	Detail string `json:"detail"`
-	// Fix is what to do if it is not OK.
+	Check string `json:"check"`
+	OK    bool   `json:"ok"`
+	// Warning: the check passes, but a person should know.
+	Warning bool   `json:"warning,omitempty"`
+	Detail  string `json:"detail"`
+	// Fix is what to do if it is not OK or a warning.
 	Fix string `json:"fix,omitempty"`
 }
 
 func well(check, detail string) finding { return finding{Check: check, OK: true, Detail: detail} }
+
+func warning(check, detail, fix string) finding {
+	return finding{Check: check, OK: true, Warning: true, Detail: detail, Fix: fix}
+}
 
 func ill(check, fix string, err error) finding {
 	return finding{Check: check, Detail: strings.ReplaceAll(err.Error(), "\n", "; "), Fix: fix}
@@ -93,7 +103,7 @@ func (c *cli) examineTemporal(ctx context.Context) []finding {
 		append(s.examineSweepers(whole), s.examineSchedulers(whole)...)...)
 }
 
-// examineHolds reports the holds. They are deliberate, so the check passes.
+// examineHolds reports the holds. They are deliberate, so they are warnings.
 func (s *server) examineHolds(ctx context.Context) finding {
 	const check = "emergency stop"
 	status, err := s.holdStatus(ctx)
@@ -103,14 +113,21 @@ func (s *server) examineHolds(ctx context.Context) finding {
 	if err != nil {
 		return ill(check, "see the message", err)
 	}
+	return holdFinding(check, status)
+}
+
+func holdFinding(check string, status holdStatus) finding {
 	if len(status.Holds) == 0 {
 		return well(check, "nothing is held")
 	}
-	var holds []string
+	var holds, releases []string
 	for _, hold := range status.Holds {
-		holds = append(holds, fmt.Sprintf("%s (`%s`)", hold, emergency.ReleaseCommand(hold.Scope)))
+		holds, releases = append(holds, hold.String()), append(releases, "`"+emergency.ReleaseCommand(hold.Scope)+"`")
 	}
-	return well(check, strings.Join(holds, "; "))
+	if status.NotSaved != "" {
+		holds = append(holds, "not saved on the hub: "+status.NotSaved)
+	}
+	return warning(check, strings.Join(holds, "; "), "when the emergency is over, "+strings.Join(releases, ", "))
 }
 
 func (s *server) examineSearchAttributes(ctx context.Context) finding {
@@ -170,8 +187,7 @@ func examineCRDs(ctx context.Context, config *rest.Config, at place, where sites
 	if err != nil {
 		return ill(check, "install another build of drydock", err)
 	}
-	var missing []string
-	notes := []string{plural(len(wanted), "CRD")}
+	var missing, pruned []string
 	for _, definition := range wanted {
 		state, lacking, err := client.inspect(ctx, definition)
 		switch {
@@ -180,13 +196,17 @@ func examineCRDs(ctx context.Context, config *rest.Config, at place, where sites
 		case state == crdMissing:
 			missing = append(missing, definition.GetName())
 		case state == crdForeign && len(lacking) > 0:
-			notes = append(notes, crdNote(definition, lacking))
+			pruned = append(pruned, crdNote(definition, lacking))
 		}
 	}
 	if len(missing) > 0 {
 		return finding{Check: check, Detail: "missing: " + listed(missing), Fix: fmt.Sprintf("run `drydock setup --%s-context %s`", at.site, at.context)}
 	}
-	return well(check, strings.Join(notes, "; "))
+	found := plural(len(wanted), "CRD")
+	if len(pruned) > 0 {
+		return warning(check, found+"; "+strings.Join(pruned, "; "), "that cluster drops these fields from objects: if no other client needs its CRD, apply Drydock's over it")
+	}
+	return well(check, found)
 }
 
 func crdNote(definition *unstructured.Unstructured, lacking []string) string {
@@ -196,12 +216,17 @@ func crdNote(definition *unstructured.Unstructured, lacking []string) string {
 func printFindings(w io.Writer, findings []finding) {
 	t := newTable()
 	for _, f := range findings {
-		if f.OK {
-			t.AppendRow(table.Row{"ok", f.Check, f.Detail})
-			continue
+		level := "NOT OK"
+		switch {
+		case f.Warning:
+			level = "WARNING"
+		case f.OK:
+			level = "ok"
 		}
-		t.AppendRow(table.Row{"NOT OK", f.Check, f.Detail})
-		t.AppendRow(table.Row{"", "", "fix: " + f.Fix})
+		t.AppendRow(table.Row{level, f.Check, f.Detail})
+		if f.Fix != "" {
+			t.AppendRow(table.Row{"", "", "fix: " + f.Fix})
+		}
 	}
 	fmt.Fprintln(w, t.Render())
 }

@@ -12,6 +12,7 @@ import (
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/snapshot"
 )
 
@@ -29,7 +30,8 @@ func newHarborEvaluate(c *cli) *cobra.Command {
 		Long: `Show the health of a HarborCluster and its services, and whether Harbor may be applied. The command changes nothing. It
 reads the objects in the cluster (--context) or in a file (--snapshot). NAME is optional if there is only one HarborCluster.
 
-The earlier state of the services comes from the status of the HarborCluster. The exit status is 1 unless the status is healthy or creating.`,
+The earlier state of the services comes from the status of the HarborCluster, and so does whether its current spec is applied. A HarborCluster
+that ` + "`drydock harbor apply`" + ` would refuse is an error. The exit status is 1 unless the status is healthy or creating.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: c.verb(func(ctx context.Context, args []string) error {
 			now, err := flags.now()
@@ -44,11 +46,14 @@ The earlier state of the services comes from the status of the HarborCluster. Th
 			if err != nil {
 				return err
 			}
+			if err := manifest.Complete(hc.DeepCopy()); err != nil {
+				return inputError(err)
+			}
 			observed, err := snapshot.Harbor(ctx, reader, hc)
 			if err != nil {
 				return err
 			}
-			return c.printHarbor(hc, harbor.Evaluate(hc, observed, now))
+			return c.printHarbor(hc, harbor.Evaluate(hc, harbor.Recorded(hc, observed), now))
 		}),
 	}
 	c.addNamespaceFlag(cmd)

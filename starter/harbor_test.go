@@ -103,6 +103,19 @@ func TestAnUnhealthyHarborClusterExitsWithAFailure(t *testing.T) {
 	require.Equal(t, goharborv1.StatusUnhealthy, evaluation.Status)
 }
 
+func TestAnEvaluationKnowsWhatIsNotAppliedYetAndWhatWouldBeRefused(t *testing.T) {
+	isolate(t)
+	managed := strings.Replace(harborObjects, "metadata: {namespace: default, name: main}",
+		"metadata: {namespace: default, name: main, generation: 1, finalizers: [drydock.dev/harbor-cluster]}", 1)
+	require.Contains(t, succeeds(t, "harbor", "evaluate", "--snapshot", file(t, "harbor.yaml", managed)),
+		"ServiceReady    Unknown   NotApplied             not applied yet: generation 1 is not observed yet\n")
+
+	invalid := strings.Replace(harborObjects, "volumesPerServer: 2", "volumesPerServer: 1", 1)
+	got := drydock(t, "harbor", "evaluate", "--snapshot", file(t, "harbor.yaml", invalid))
+	require.Equal(t, exitUsage, got.status)
+	require.Contains(t, got.stderr, "spec.storage.spec.minIO: Invalid value: replicas * volumesPerServer must be 4 or more")
+}
+
 func TestAHarborClusterMustBeNamedIfThereAreSeveral(t *testing.T) {
 	isolate(t)
 	other := strings.Replace(strings.SplitAfter(harborObjects, "---\n")[0], "name: main", "name: other", 1)

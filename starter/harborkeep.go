@@ -13,7 +13,6 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
-	sdktemporal "go.temporal.io/sdk/temporal"
 
 	harboractivities "drydock.dev/drydock/activities/harbor"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
@@ -140,15 +139,14 @@ func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv
 // updateHarbor sends the update once. It returns the run that received it, even if that run refuses it.
 func (s *server) updateHarbor(ctx context.Context, target subject, hc *goharborv1.HarborCluster, update string, request, answer any) (runID string, err error) {
 	ref := observe.RefOf(target.workflowID, "")
+	options := temporal.HarborClusterOptions(ref.Cluster, hc.Namespace, hc.Name)
+	options.ID, options.TaskQueue = target.workflowID, temporal.TaskQueue
+	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING
+	options.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
+	input := harbor.Input{Cluster: ref.Cluster, Namespace: hc.Namespace, Name: hc.Name}
 	sent, err := s.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-		StartWorkflowOperation: s.NewWithStartWorkflowOperation(client.StartWorkflowOptions{
-			ID: target.workflowID, TaskQueue: temporal.TaskQueue,
-			WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
-			WorkflowIDReusePolicy:    enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-			StaticSummary:            temporal.Cut("Harbor "+hc.Namespace+"/"+hc.Name+" in "+ref.Cluster, summaryLimit),
-			TypedSearchAttributes:    sdktemporal.NewSearchAttributes(temporal.AttributeCluster.ValueSet(ref.Cluster)),
-		}, temporal.HarborCluster, harbor.Input{Cluster: ref.Cluster, Namespace: hc.Namespace, Name: hc.Name}),
-		UpdateOptions: client.UpdateWorkflowOptions{UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted},
+		StartWorkflowOperation: s.NewWithStartWorkflowOperation(options, temporal.HarborCluster, input),
+		UpdateOptions:          client.UpdateWorkflowOptions{UpdateName: update, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted},
 	})
 	if err != nil {
 		return "", err

@@ -51,15 +51,15 @@ func TestAHoldIsShownBesideOtherWaits(t *testing.T) {
 
 	paused := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Paused: true, Held: hold, Wait: wait("Paused"), Counts: ranv1.ClusterCounts{Total: 1}}}
 	require.Contains(t, paused.frame(since.Time, frameStyle{}), "waiting: Paused: why\n"+line+"\n")
-	require.Contains(t, paused.headline(since.Time, frameStyle{}), "(paused) (held)")
-	require.Contains(t, paused.wholeLine().text, "; paused; "+line)
+	require.Contains(t, paused.headline(since.Time, frameStyle{}), "   Paused")
+	require.Contains(t, paused.wholeLine().text, ": Paused; waiting: Paused: why; "+line)
 
 	held := rolloutStatus{Status: ranv1.ClusterGroupUpgradeStatus{Held: hold, Wait: wait(emergency.ReasonHeld), Counts: ranv1.ClusterCounts{Total: 1, Running: 1}}}
 	require.Contains(t, held.frame(since.Time, frameStyle{}), "waiting: Held: why\n")
 	require.NotContains(t, held.frame(since.Time, frameStyle{}), line, "it is not shown twice")
 
 	atWork := ranv1.ClusterStatus{Name: "spoke-1", State: ranv1.ClusterRunning, Step: "worker-1: Draining", Held: hold}
-	require.Equal(t, "worker-1: Draining; held by ann: flood", nowText(atWork, since.Time))
+	require.Equal(t, "worker-1: Draining; held by ann: flood", nowText(atWork, since.Time, ""))
 	require.Equal(t, "spoke-1: running; worker-1: Draining; held by ann: flood", clusterLine(atWork))
 
 	draining := maintenanceStatus{Status: maintenancev1.NodeMaintenanceStatus{State: maintenancev1.NodeDraining, Held: hold, Wait: wait("DisruptionBudget")}}
@@ -98,7 +98,8 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	require.Regexp(t, `^already held: every cluster is held since .*: flood in hall 2; now held by \S+: fire\n`, succeeds(t, "hold", "--all", "--reason", "fire"))
 	require.Regexp(t, `(?m)^every cluster +\S+ ago +\S+ +fire +drydock release --all$`, succeeds(t, "hold", "status"))
 	require.Equal(t, "all\n", succeeds(t, "hold", "status", "-o", "name"))
-	require.Regexp(t, `ok +emergency stop +every cluster is held since .*: fire \(`+"`drydock release --all`", succeeds(t, "doctor"))
+	require.Regexp(t, `WARNING +emergency stop +every cluster is held since .*: fire; not saved on the hub: there is no hub\n +fix: when the emergency is over, `+"`drydock release --all`\n", succeeds(t, "doctor"))
+	require.Equal(t, exitFailed, drydock(t, "doctor", "--strict").status, "CI fails while clusters are held")
 
 	startRollout(t, "flooded")
 	waits := reaches(t, "flooded", func(status ranv1.ClusterGroupUpgradeStatus) bool {
@@ -107,8 +108,8 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	require.Equal(t, "fire", waits.Status.Held.Reason)
 	require.Equal(t, "fire", waits.Status.Clusters[0].Held.Reason)
 	require.Zero(t, waits.Status.Counts.Running)
-	require.Regexp(t, `rollout prod/flooded   InProgress \(held\) .*\nHeld; Maintaining nodes\nwaiting: Held.*: every cluster is held since`, succeeds(t, "upgrade", "status", "prod/flooded"))
-	require.Eventually(t, func() bool { return strings.Contains(drydock(t, "upgrade", "list").stdout, "InProgress (held)") }, patience, tick)
+	require.Regexp(t, `rollout prod/flooded   Held .*\nHeld; Maintaining nodes\nwaiting: Held.*: every cluster is held since`, succeeds(t, "upgrade", "status", "prod/flooded"))
+	require.Eventually(t, func() bool { return strings.Contains(drydock(t, "upgrade", "list").stdout, "Held") }, patience, tick)
 
 	t.Setenv(clusterVariable, "spoke-2")
 	succeeds(t, "node", "maintain", "worker-2", "--requestor", "kim.example.com")

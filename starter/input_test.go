@@ -64,7 +64,7 @@ func TestMaintenanceFlagsAreValidatedLikeAFileAndErrorsNameTheFlag(t *testing.T)
 	got := drydock(t, "node", "maintain", "Worker_1", "--cluster", "spoke-1", "--name", "M_",
 		"--requestor", "x", "--additional-requestor", "a.example.com,B", "--pod-selector", "a in (", "--pod-eviction-filter", "nvidia,(", "--drain-timeout", "-1s",
 		"--skip-wait-for-delete", "-1s", "--wait-for-pods", "--wait-for-pods-selector", "=", "--wait-for-pods-timeout", "-1s",
-		"--health-timeout", "-1s", "--lock-timeout", "0", "--maintenance-window", "a/b/c", "--on-drain-timeout", "retry", "--on-failure", "Explode")
+		"--health-timeout", "-1s", "--lock-timeout", "0", "--lock-release", strings.Repeat("x", 254), "--maintenance-window", "a/b/c", "--on-drain-timeout", "retry", "--on-failure", "Explode")
 	require.Equal(t, exitUsage, got.status)
 	for _, flag := range flagsOfFields {
 		if flag == "--force" || flag == "--delete-emptydir-data" {

@@ -20,7 +20,11 @@ import (
 )
 
 // workflowRow is a workflow from Temporal's visibility, which may lag by a moment.
-type workflowRow struct{ observe.Row }
+type workflowRow struct {
+	observe.Row
+	// State is the state in plain words, if the workflow was asked for it.
+	State string `json:"state,omitempty"`
+}
 
 // list returns the workflows that a visibility query finds, newest first, with only the newest run of each id.
 func (s *server) list(ctx context.Context, query string) ([]workflowRow, error) {
@@ -33,7 +37,7 @@ func (s *server) list(ctx context.Context, query string) ([]workflowRow, error) 
 	for _, execution := range executions {
 		if id := execution.GetExecution().GetWorkflowId(); !seen[id] {
 			seen[id] = true
-			rows = append(rows, workflowRow{observe.NewRow(execution)})
+			rows = append(rows, workflowRow{Row: observe.NewRow(execution)})
 		}
 	}
 	return rows, nil
@@ -50,6 +54,9 @@ func (s *server) executions(ctx context.Context, query string) ([]*workflowpb.Wo
 
 // phase is the state of the work in one word.
 func (r workflowRow) phase() string {
+	if r.State != "" {
+		return r.State
+	}
 	phase := r.Phase
 	if phase == "" || observe.Cut(r.Execution) {
 		return r.Execution
@@ -92,6 +99,13 @@ func newListing(rows []workflowRow, running bool) listing {
 
 // newList returns the command that lists the workflows of a query.
 func (c *cli) newList(short, running string, query func(running bool) string, render func(io.Writer, listing)) *cobra.Command {
+	return c.newDetailedList(short, running, query, func(context.Context, *server, []workflowRow) {}, render)
+}
+
+// newDetailedList is newList with a function that adds to the rows.
+func (c *cli) newDetailedList(
+	short, running string, query func(running bool) string, add func(context.Context, *server, []workflowRow), render func(io.Writer, listing),
+) *cobra.Command {
 	var onlyRunning bool
 	cmd := &cobra.Command{
 		Use:   "list",
@@ -102,6 +116,7 @@ func (c *cli) newList(short, running string, query func(running bool) string, re
 			if err != nil {
 				return err
 			}
+			add(ctx, s, rows)
 			list := newListing(rows, onlyRunning)
 			return c.print(list, func(w io.Writer) { render(w, list) }, list.ids()...)
 		}),

@@ -10,8 +10,6 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
-	sdktemporal "go.temporal.io/sdk/temporal"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -97,10 +95,8 @@ func (c *cli) startLockController(ctx context.Context, policy *drydockv1.Workloa
 	}
 	defer s.Close()
 	target := lockController(c.cluster, policy.Spec.ControllerName)
-	run, err := s.start(ctx, target, client.StartWorkflowOptions{
-		StaticSummary:         fmt.Sprintf("workload locks of %s in %s", policy.Spec.ControllerName, c.cluster),
-		TypedSearchAttributes: sdktemporal.NewSearchAttributes(temporal.AttributeCluster.ValueSet(c.cluster)),
-	}, temporal.WorkloadLockController, locksworkflow.Input{Cluster: c.cluster, Policy: *policy})
+	run, err := s.start(ctx, target, temporal.WorkloadLockControllerOptions(c.cluster, policy.Spec.ControllerName),
+		temporal.WorkloadLockController, locksworkflow.Input{Cluster: c.cluster, Policy: *policy})
 	if err != nil {
 		return err
 	}
@@ -145,6 +141,9 @@ func (c *cli) showLockController(ctx context.Context, s *server, target subject)
 func renderLocks(w io.Writer, status lockControllerStatus, now time.Time) {
 	s := status.Status
 	fmt.Fprintf(w, "locks of %s in cluster %s   %s\n", status.Metadata.Name, status.Metadata.Cluster, s.State)
+	if s.Source != nil {
+		fmt.Fprintf(w, "requested by %s\n", s.Source)
+	}
 	if s.Wait != nil {
 		fmt.Fprintf(w, "waiting: %s\n", waitText(*s.Wait, now))
 	}

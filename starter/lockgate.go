@@ -16,7 +16,7 @@ import (
 )
 
 func newLockGate(c *cli) *cobra.Command {
-	var node string
+	var node, release string
 	var flags decisionFlags
 	cmd := &cobra.Command{
 		Use:   "gate",
@@ -26,16 +26,17 @@ func newLockGate(c *cli) *cobra.Command {
 
 The exit status is 1 while an application holds it, and if the node does not exist.`,
 		Args: operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error { return c.showGate(ctx, node, flags) }),
+		RunE: c.verb(func(ctx context.Context, _ []string) error { return c.showGate(ctx, node, release, flags) }),
 	}
 	cmd.Flags().StringVar(&node, "node", "", "show this node (default: the cluster)")
+	cmd.Flags().StringVar(&release, "release", "", "release that is to be installed: a lock that reports another one holds (default: any)")
 	_ = cmd.RegisterFlagCompletionFunc("node", c.completeNodes)
 	c.addSourceFlags(cmd, &flags, "the cluster")
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
-func (c *cli) showGate(ctx context.Context, node string, flags decisionFlags) error {
+func (c *cli) showGate(ctx context.Context, node, release string, flags decisionFlags) error {
 	reader, err := c.reader(flags)
 	if err != nil {
 		return err
@@ -44,9 +45,15 @@ func (c *cli) showGate(ctx context.Context, node string, flags decisionFlags) er
 	if err != nil {
 		return err
 	}
-	subject, gate := "the cluster", locks.ClusterGate(found.ClusterLocks)
-	if node != "" {
-		subject, gate = "node "+node, locks.NodeGate(found.NodeLocks, node)
+	subject, gate := c.source(flags), locks.ClusterGate(found.ClusterLocks, release)
+	switch {
+	case node != "":
+		subject, gate = "node "+node, locks.NodeGate(found.NodeLocks, node, release)
+		if err := requireNode(ctx, reader, node, c.source(flags)); gate.Open && err != nil {
+			return err
+		}
+	case flags.snapshot != "":
+		subject = "the cluster in " + flags.snapshot
 	}
 	var holders []string
 	for _, holder := range gate.Blockers() {
@@ -58,20 +65,18 @@ func (c *cli) showGate(ctx context.Context, node string, flags decisionFlags) er
 	if !gate.Open {
 		return fmt.Errorf("%s is held: %s", subject, gate.Blockers()[0].Message)
 	}
-	if node != "" {
-		return requireNode(ctx, reader, node, c.source(flags))
-	}
 	return nil
 }
 
-// requireNode fails if the node does not exist. It passes if there are no nodes at all, as a file may have only locks.
+// requireNode fails if the node does not exist. It passes for a file without nodes, which may have only locks.
 func requireNode(ctx context.Context, reader client.Reader, name, source string) error {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes); err != nil {
 		return fmt.Errorf("list nodes: %w", err)
 	}
 	known := slices.ContainsFunc(nodes.Items, func(n corev1.Node) bool { return n.Name == name })
-	if len(nodes.Items) > 0 && !known {
+	_, fromFile := reader.(*snapshot.File)
+	if !known && !(fromFile && len(nodes.Items) == 0) {
 		return fmt.Errorf("node %s not found in %s", name, source)
 	}
 	return nil
@@ -84,7 +89,11 @@ func renderGate(w io.Writer, subject string, gate locks.Gate) {
 	}
 	t := newTable("LOCK", "CONTROLLER", "STATE", "MESSAGE")
 	for i, blocker := range gate.Blockers() {
-		t.AppendRow(table.Row{blocker.Name, gate.Holders[i].Controller, gate.Holders[i].State, gate.Holders[i].Message})
+		holder, message := gate.Holders[i], gate.Holders[i].Message
+		if holder.Release != "" {
+			message = blocker.Message
+		}
+		t.AppendRow(table.Row{blocker.Name, holder.Controller, holder.State, message})
 	}
 	fmt.Fprintln(w, t.Render())
 }

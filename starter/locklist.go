@@ -10,7 +10,9 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -31,7 +33,7 @@ request to release the lock, CHANGED the time since the application last wrote i
 			if err != nil {
 				return err
 			}
-			reader, err := c.reader(flags)
+			reader, err := c.lockReader(flags)
 			if err != nil {
 				return err
 			}
@@ -40,12 +42,29 @@ request to release the lock, CHANGED the time since the application last wrote i
 				return err
 			}
 			list := newLockListing(found)
-			return c.print(list, func(w io.Writer) { list.render(w, now) }, list.names()...)
+			return c.print(list, func(w io.Writer) { list.render(w, c.source(flags), now) }, list.names()...)
 		}),
 	}
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addOutputFlag(cmd)
 	return cmd
+}
+
+// lockReader reads a file, or a cluster that serves workload locks. A cluster that does not, such as a hub, is the wrong one to ask.
+func (c *cli) lockReader(flags decisionFlags) (client.Reader, error) {
+	reader, err := c.reader(flags)
+	if err != nil {
+		return nil, err
+	}
+	live, ok := reader.(client.Client)
+	if !ok {
+		return reader, nil
+	}
+	_, err = live.RESTMapper().RESTMapping(lcmv1.GroupVersion.WithKind(locks.NodeLockKind).GroupKind(), lcmv1.GroupVersion.Version)
+	if meta.IsNoMatchError(err) {
+		return nil, fmt.Errorf("%s does not serve %ss (%s): name the context of the spoke", c.source(flags), locks.NodeLockKind, lcmv1.GroupVersion)
+	}
+	return reader, err
 }
 
 // lockListing lists the locks of a cluster and the requests to release them.
@@ -93,6 +112,9 @@ func newLockListing(found locks.Snapshot) lockListing {
 	for _, r := range found.NodeRequests {
 		l.addRequest(r.ObjectMeta, requestRow{Kind: "NodeMaintenanceRequest", Node: r.Spec.NodeName, Scope: r.Spec.Scope, Release: r.Spec.Release})
 	}
+	for _, r := range found.DeletionRequests {
+		l.addRequest(r.ObjectMeta, requestRow{Kind: "NodeDeletionRequest", Node: r.Spec.NodeName})
+	}
 	slices.SortFunc(l.Requests, func(a, b requestRow) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), a.CreatedAt.Compare(b.CreatedAt.Time), cmp.Compare(a.Name, b.Name))
 	})
@@ -108,16 +130,16 @@ func newLockListing(found locks.Snapshot) lockListing {
 	return l
 }
 
-func (l *lockListing) addRequest(meta metav1.ObjectMeta, row requestRow) {
-	row.Name, row.CreatedAt = meta.Name, meta.CreationTimestamp
-	row.Workflow, _ = kube.OwnerWorkflow(kube.Owner(&meta))
+func (l *lockListing) addRequest(object metav1.ObjectMeta, row requestRow) {
+	row.Name, row.CreatedAt = object.Name, object.CreationTimestamp
+	row.Workflow, _ = kube.OwnerWorkflow(kube.Owner(&object))
 	l.Requests = append(l.Requests, row)
 }
 
 // addLock adds a lock after all requests.
-func (l *lockListing) addLock(meta metav1.ObjectMeta, status lcmv1.WorkloadLockStatus, row lockRow) {
-	row.Name, row.State, row.Message, row.Progress = meta.Name, status.State, status.ErrorMessage, status.InactivationProgress
-	row.ChangedAt = statusWrittenAt(meta)
+func (l *lockListing) addLock(object metav1.ObjectMeta, status lcmv1.WorkloadLockStatus, row lockRow) {
+	row.Name, row.State, row.Message, row.Progress = object.Name, status.State, status.ErrorMessage, status.InactivationProgress
+	row.ChangedAt = statusWrittenAt(object)
 	// Requests for the same are ordered by age.
 	asks := func(r requestRow) bool { return r.Node == row.Node }
 	if i := slices.IndexFunc(l.Requests, asks); i >= 0 {
@@ -127,10 +149,10 @@ func (l *lockListing) addLock(meta metav1.ObjectMeta, status lcmv1.WorkloadLockS
 }
 
 // statusWrittenAt is when the status of an object was last written, as the API server remembers it.
-func statusWrittenAt(meta metav1.ObjectMeta) *metav1.Time {
+func statusWrittenAt(object metav1.ObjectMeta) *metav1.Time {
 	var last *metav1.Time
-	for i := range meta.ManagedFields {
-		entry := &meta.ManagedFields[i]
+	for i := range object.ManagedFields {
+		entry := &object.ManagedFields[i]
 		if entry.Subresource == "status" && entry.Time != nil && (last == nil || last.Before(entry.Time)) {
 			last = entry.Time
 		}
@@ -149,9 +171,9 @@ func (l lockListing) names() []string {
 	return names
 }
 
-func (l lockListing) render(w io.Writer, now time.Time) {
+func (l lockListing) render(w io.Writer, source string, now time.Time) {
 	if len(l.Requests)+len(l.Locks) == 0 {
-		fmt.Fprintln(w, "no workload locks and no maintenance requests")
+		fmt.Fprintf(w, "no workload locks and no maintenance requests in %s\n", source)
 		return
 	}
 	if len(l.Requests) > 0 {

@@ -37,11 +37,11 @@ change (with -o json one list per line).`,
 			if watch {
 				return c.watchLockProgress(ctx)
 			}
-			reader, err := c.reader(flags)
+			reader, err := c.lockReader(flags)
 			if err != nil {
 				return err
 			}
-			progress, err := readLockProgress(ctx, reader)
+			progress, err := readLockProgress(ctx, reader, c.source(flags))
 			if err != nil {
 				return err
 			}
@@ -60,6 +60,8 @@ type lockProgress struct {
 	// Requested means that a ClusterMaintenanceRequest exists.
 	Requested    bool                  `json:"requested"`
 	Applications []applicationProgress `json:"applications"`
+	// source names the cluster for people.
+	source string
 }
 
 // applicationProgress is the progress of a maintenance with one application.
@@ -70,12 +72,12 @@ type applicationProgress struct {
 	Reported *lcmv1.InactivationProgress `json:"reported,omitempty"`
 }
 
-func readLockProgress(ctx context.Context, reader client.Reader) (lockProgress, error) {
+func readLockProgress(ctx context.Context, reader client.Reader, source string) (lockProgress, error) {
 	found, err := snapshot.Locks(ctx, reader)
 	if err != nil {
 		return lockProgress{}, err
 	}
-	progress := lockProgress{Requested: len(found.ClusterRequests) > 0, Applications: []applicationProgress{}}
+	progress := lockProgress{Requested: len(found.ClusterRequests) > 0, Applications: []applicationProgress{}, source: source}
 	reported := map[string]*lcmv1.InactivationProgress{}
 	for i := range found.ClusterLocks {
 		lock := &found.ClusterLocks[i]
@@ -111,7 +113,7 @@ func (c *cli) watchLockProgress(ctx context.Context) error {
 	err = cluster.Await(ctx, []client.Object{
 		kube.IfServed(&lcmv1.ClusterMaintenanceRequest{}), kube.IfServed(&lcmv1.ClusterWorkloadLock{}), kube.IfServed(&lcmv1.NodeWorkloadLock{}),
 	}, func(ctx context.Context) (bool, error) {
-		progress, err := readLockProgress(ctx, cluster.Cache)
+		progress, err := readLockProgress(ctx, cluster.Cache, c.source(decisionFlags{}))
 		if err != nil {
 			return false, err
 		}
@@ -136,7 +138,7 @@ func (p lockProgress) lines() []statusLine {
 	const ofAll = "" // no application has this name
 	switch {
 	case len(p.Applications) == 0:
-		return []statusLine{{about: ofAll, text: noLocks}}
+		return []statusLine{{about: ofAll, text: p.noLocks()}}
 	case !p.Requested:
 		return append(p.linesOfApplications(), statusLine{about: ofAll, text: notRequested})
 	}
@@ -155,10 +157,9 @@ func (p lockProgress) linesOfApplications() []statusLine {
 	return lines
 }
 
-const (
-	noLocks      = "no workload locks"
-	notRequested = "no maintenance of the cluster is requested"
-)
+const notRequested = "no maintenance of the cluster is requested"
+
+func (p lockProgress) noLocks() string { return "no workload locks in " + p.source }
 
 // reported is the progress that the application reports; empty without one.
 func (a applicationProgress) reported() string {
@@ -171,7 +172,7 @@ func (a applicationProgress) reported() string {
 // frame shows the applications in a table.
 func (p lockProgress) frame(time.Time, frameStyle) string {
 	if len(p.Applications) == 0 {
-		return noLocks
+		return p.noLocks()
 	}
 	t := newTable("APPLICATION", "PROGRESS", "UPDATED", "INACTIVE NOW", "REPORTED")
 	for _, application := range p.Applications {

@@ -94,8 +94,9 @@ func TestTheStatusOfTenThousandClustersIsSmallAndSorted(t *testing.T) {
 	lines := strings.Split(strings.TrimSpace(table), "\n")
 	require.Contains(t, lines[0], "batch 4 of 20")
 	require.Contains(t, lines[1], "1350 of 10000 clusters complete, 500 running, 150 failed, 8000 pending")
-	require.Contains(t, lines[4], "failed", "failed clusters first")
-	require.Contains(t, lines[4+250-1], "running", "then running clusters")
+	require.Contains(t, lines[2], "end unknown: edge-cluster-of-a-long-name-01500 is blocked: 3 pods blocked by PodDisruptionBudget shop/web")
+	require.Contains(t, lines[5], "failed", "failed clusters first")
+	require.Contains(t, lines[5+250-1], "running", "then running clusters")
 	require.Equal(t, "and 9750 clusters more", lines[len(lines)-1])
 }
 

@@ -14,6 +14,7 @@ import (
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // Exit statuses.
@@ -51,7 +52,7 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 		}
 		return exitUsage
 	}
-	message := strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(err.Error()))
+	message := strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(temporal.PlainText(err.Error())))
 	wrong, isUsage := errors.AsType[usageError](err)
 	switch {
 	case errors.Is(err, errPrinted):

@@ -90,14 +90,16 @@ func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor stri
 	if err != nil || found != (subject{}) {
 		return found, err
 	}
-	if ended {
-		rows, err := s.list(ctx, c.maintenancesOf(name, false))
-		if err != nil {
-			return subject{}, err
-		}
-		if len(rows) > 0 {
-			return nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name), nil
-		}
+	rows, err := s.list(ctx, c.maintenancesOf(name, false))
+	switch {
+	case err != nil:
+		return subject{}, err
+	case len(rows) == 0:
+	case ended:
+		return nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name), nil
+	default:
+		last := nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name)
+		return subject{}, fmt.Errorf("the last maintenance of node %s has already ended: %s (%s); see `%s`", name, last, rows[0].phase(), last.show)
 	}
 	return subject{}, fmt.Errorf("%s not found, and no maintenance is running on a node %s: see `%s`", named, name, named.list)
 }

@@ -61,11 +61,17 @@ func (s *stage) maintainsANode(t *testing.T) {
 		return len(list.Items) == 3 && slices.ContainsFunc(list.Items, func(row workflowRow) bool { return row.Phase == string(maintenancev1.NodeCompleted) })
 	}, "node", "list", "--cluster", "spoke-1")
 	require.Equal(t, table, succeeds(t, "node", "status", "worker-1"), "without a running maintenance, the last one is shown")
+	require.Contains(t, drydock(t, "node", "done", "worker-1").stderr, "error: the last maintenance of node worker-1 has already ended: maintenance default/")
 	require.Contains(t, succeeds(t, "node", "list"), "3 maintenances: 2 Cancelled, 1 Completed\n")
 	require.Equal(t, outcome{
 		status: exitFailed,
 		stderr: "error: maintenance default/worker-9 in cluster spoke-1 not found, and no maintenance is running on a node worker-9: see `drydock node list --cluster spoke-1`\n",
 	}, drydock(t, "node", "cancel", "worker-9"))
+
+	ready := drydock(t, "node", "maintain", "worker-1", "--requestor", "kim.example.com", "--wait")
+	require.Equal(t, exitDone, ready.status, ready.stderr)
+	require.Equal(t, "node worker-1 is ready for your work; when it is done, return the node: `drydock node done default/worker-1-kim.example.com --cluster spoke-1`\n", ready.stderr)
+	require.Contains(t, succeeds(t, "node", "done", "default/worker-1-kim.example.com"), "see `drydock node status")
 }
 
 // showsTheQueue lets a second requestor wait for a node that is being drained.

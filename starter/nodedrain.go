@@ -84,7 +84,7 @@ func (c *cli) previewDrain(ctx context.Context, node, file string, flags decisio
 		return err
 	}
 	if !preview.Drainable {
-		return fmt.Errorf("node %s cannot be drained: %s", node, blockedText(preview))
+		return fmt.Errorf("node %s cannot be drained: %s", node, preview.Blocked())
 	}
 	return nil
 }
@@ -129,21 +129,6 @@ func renderPreview(w io.Writer, node string, preview drain.Preview) {
 	fmt.Fprintln(w, t.Render())
 	fmt.Fprintf(w, "%s: %d to evict, %d to skip, %d blocking\n", plural(len(pods), "pod"),
 		counts[drain.Evict], counts[drain.Skip], counts[drain.Block])
-}
-
-// blockedText names the first pods that block.
-func blockedText(preview drain.Preview) string {
-	var blocked []string
-	for _, pod := range preview.Pods {
-		if pod.Action == drain.Block {
-			blocked = append(blocked, fmt.Sprintf("pod %s/%s (%s)", pod.Namespace, pod.Name, pod.Reason))
-		}
-	}
-	const shown = 3
-	if len(blocked) > shown {
-		blocked = append(blocked[:shown:shown], fmt.Sprintf("and %d more", len(blocked)-shown))
-	}
-	return listed(blocked)
 }
 
 // completeNodes completes the nodes of the kubeconfig's cluster.

@@ -12,8 +12,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"go.temporal.io/sdk/client"
-	sdktemporal "go.temporal.io/sdk/temporal"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -27,7 +25,7 @@ import (
 
 // maintainFlags are the flags of node maintain.
 type maintainFlags struct {
-	file, name, requestor, podSelector, onDrainTimeout, onFailure, completionSelector string
+	file, name, requestor, podSelector, onDrainTimeout, onFailure, completionSelector, lockRelease string
 
 	additionalRequestors, resourceFilters, windows []string
 
@@ -105,6 +103,7 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	flags.StringSliceVar(&f.windows, "maintenance-window", nil, "window in which the maintenance may start, NAME or NAMESPACE/NAME; repeat it to allow several (default: at any time)")
 	flags.DurationVar(&f.healthTimeout, "health-timeout", 10*time.Minute, "time for the node to become healthy after the work; 0 is no limit")
 	flags.DurationVar(&f.lockTimeout, "lock-timeout", 0, "wait no longer than this for workload locks (default: no limit)")
+	flags.StringVar(&f.lockRelease, "lock-release", "", "release that is installed: workload locks that report another one hold (default: any)")
 	flags.StringVar(&f.onDrainTimeout, "on-drain-timeout", string(maintenancev1.DrainTimeoutFail), "Fail or Retry")
 	flags.StringVar(&f.onFailure, "on-failure", string(maintenancev1.FailureUncordon), "Uncordon or KeepCordoned")
 	cmd.Flags().AddFlagSet(flags)
@@ -177,6 +176,7 @@ func (f maintainFlags) object(node string) *maintenancev1.NodeMaintenance {
 			PodSelector: f.completionSelector, TimeoutSeconds: wholeSeconds(f.completionTimeout),
 		}
 	}
+	object.Spec.LockRelease = f.lockRelease
 	if f.given("lock-timeout") {
 		object.Spec.LockTimeoutSeconds = new(wholeSeconds(f.lockTimeout))
 	}
@@ -196,14 +196,8 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 	}
 	defer s.Close()
 	target := nodeMaintenance(c.cluster, object.Namespace, object.Name)
-	run, err := s.start(ctx, target, client.StartWorkflowOptions{
-		StaticSummary: fmt.Sprintf("node %s in %s for %s", object.Spec.NodeName, c.cluster, object.Spec.RequestorID),
-		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
-			temporal.AttributeCluster.ValueSet(c.cluster),
-			temporal.AttributeNode.ValueSet(object.Spec.NodeName),
-			temporal.AttributeRequestor.ValueSet(object.Spec.RequestorID),
-		),
-	}, temporal.NodeMaintenance, nodemaintenance.Input{Cluster: c.cluster, Object: *object})
+	run, err := s.start(ctx, target, temporal.NodeMaintenanceOptions(c.cluster, object.Spec.NodeName, object.Spec.RequestorID), temporal.NodeMaintenance,
+		nodemaintenance.Input{Cluster: c.cluster, Object: *object})
 	if err != nil {
 		return err
 	}
@@ -211,6 +205,10 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 		last, err := c.watchMaintenance(ctx, s, target, readyForRequestor(object))
 		if err == nil && last.State == maintenancev1.NodeRequestorFailed {
 			return fmt.Errorf("%s: the work failed%s", target, failureText(last.Failure))
+		}
+		if err == nil && last.State == maintenancev1.NodeReady {
+			fmt.Fprintf(c.ErrOut, "node %s is ready for your work; when it is done, return the node: `drydock node done %s/%s --cluster %s`\n",
+				object.Spec.NodeName, object.Namespace, object.Name, c.cluster)
 		}
 		return err
 	}

@@ -29,6 +29,7 @@ var flagsOfFields = map[string]string{
 	"spec.waitForPodCompletion.timeoutSeconds": "--wait-for-pods-timeout",
 	"spec.healthTimeoutSeconds":                "--health-timeout",
 	"spec.lockTimeoutSeconds":                  "--lock-timeout",
+	"spec.lockRelease":                         "--lock-release",
 	"spec.onDrainTimeout":                      "--on-drain-timeout",
 	"spec.onFailure":                           "--on-failure",
 }

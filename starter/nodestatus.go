@@ -221,7 +221,7 @@ func (s maintenanceStatus) states(now time.Time) string {
 }
 
 func drainText(drain *maintenancev1.DrainStatus) string {
-	return fmt.Sprintf("%d of %s gone", drain.Evicted, plural(int(drain.PodsToEvict), "pod"))
+	return fmt.Sprintf("%d of %s gone", drain.Evicted, plural(int(drain.EvictionPods), "pod"))
 }
 
 func (s maintenanceStatus) lines() []statusLine { return []statusLine{{"maintenance", s.line()}} }

@@ -204,7 +204,7 @@ func (s *stage) enables(t *testing.T) {
 	status := reaches(t, "planned", func(status ranv1.ClusterGroupUpgradeStatus) bool { return len(status.RemediationPlan) > 0 })
 	require.Zero(t, status.Status.Counts.Running)
 	table := succeeds(t, "upgrade", "status", "prod/planned")
-	require.Contains(t, table, "rollout prod/planned   NotEnabled")
+	require.Contains(t, table, "rollout prod/planned   Not enabled")
 	require.Contains(t, succeeds(t, "upgrade", "enable", "prod/planned"), "rollout prod/planned is enabled")
 	reaches(t, "planned", clustersRunning)
 }
@@ -214,7 +214,7 @@ func (s *stage) pausesAndResumes(t *testing.T) {
 	reaches(t, "paused", clustersRunning)
 	succeeds(t, "upgrade", "pause", "prod/paused")
 	reaches(t, "paused", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Paused })
-	require.Contains(t, succeeds(t, "upgrade", "status", "prod/paused"), "(paused)")
+	require.Contains(t, succeeds(t, "upgrade", "status", "prod/paused"), "rollout prod/paused   Paused")
 	succeeds(t, "upgrade", "resume", "prod/paused")
 	reaches(t, "paused", func(status ranv1.ClusterGroupUpgradeStatus) bool { return !status.Paused })
 }

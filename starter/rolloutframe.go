@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,21 +31,21 @@ func clusterLines(height int) int { return max(5, height-frameLines) }
 
 func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	lines := []string{s.headline(now, style)}
-	wait := s.ownWait()
+	wait := s.ownWait(now)
 	if _, message := verdict(s.Status); message != "" && (wait == nil || wait.Message != message) {
 		lines = append(lines, message)
 	}
 	if wait != nil {
 		lines = append(lines, "waiting: "+waitText(*wait, now))
 	}
-	if line := holdLine(s.Status.Held, reasonOf(s.ownWait())); line != "" {
+	if line := holdLine(s.Status.Held, reasonOf(s.ownWait(now))); line != "" {
 		lines = append(lines, line)
 	}
 	if percentage := int(s.Status.Percentage); s.Status.Counts.Total > 0 { // without clusters there is no progress
-		lines = append(lines, fmt.Sprintf("%s %3d%%  %s%s", bar(percentage, barWidth), percentage, countsText(s.Status.Counts), s.workText()))
+		lines = append(lines, fmt.Sprintf("%s %3d%%  %s%s", bar(percentage, barWidth), percentage, rollout.CountsText(s.Status.Counts, s.over()), s.workText()))
 	}
-	if estimate := s.Status.Status.Estimate; estimate != nil {
-		lines = append(lines, estimateText(estimate, now))
+	if text := expectationText(rollout.ExpectationOf(&s.Status, now), now); text != "" {
+		lines = append(lines, text)
 	}
 	for _, note := range s.Status.Notes {
 		lines = append(lines, "note: "+note)
@@ -52,30 +53,49 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	if len(s.Status.Clusters) > 0 {
 		lines = append(lines, "", s.clusters(now, style))
 	}
+	if next := s.nextStep(""); next != "" {
+		lines = append(lines, next)
+	}
 	return strings.Join(lines, "\n")
 }
 
-// ownWait is what the rollout itself waits for; nil while its clusters are running and between batches, which have their own lines.
-func (s rolloutStatus) ownWait() *drydockv1.Wait {
-	if reasonOf(s.Status.Wait) == ranv1.ReasonBatchInProgress {
-		return nil
+// nextStep is what to do about a rollout that has ended with failed clusters, after a separator; empty if there is nothing to do.
+func (s rolloutStatus) nextStep(separator string) string {
+	if !s.over() || s.Status.Counts.Failed+s.Status.Counts.TimedOut == 0 {
+		return ""
 	}
-	return s.Status.Wait
+	return fmt.Sprintf("%sretry the clusters that failed or timed out: `drydock upgrade retry %s/%s`", separator, s.Metadata.Namespace, s.Metadata.Name)
 }
 
-// headline is e.g. "rollout ztp/november   InProgress   batch 2 of 3 (times out in 14m)   started 3m ago".
-func (s rolloutStatus) headline(now time.Time, style frameStyle) string {
+// ownWait is what the rollout waits for; nil while its clusters are running and between batches, which have their own lines.
+func (s rolloutStatus) ownWait(now time.Time) *drydockv1.Wait {
+	wait := s.Status.Wait
+	if wait == nil || wait.Reason == ranv1.ReasonBatchInProgress || rollout.Brief(wait.Reason, &wait.Since, now) {
+		return nil
+	}
+	return wait
+}
+
+// over reports whether the rollout has ended.
+func (s rolloutStatus) over() bool { return s.Status.Status.CompletedAt != nil }
+
+// state is the state of the rollout in plain words.
+func (s rolloutStatus) state(now time.Time) string {
 	reason, _ := verdict(s.Status)
-	if s.Status.Paused {
-		reason += " (paused)"
-	}
-	if held := s.Status.Held; held != nil && held.Window != "" {
-		reason += " (waits for a window)"
-	} else if held != nil {
-		reason += " (held)"
-	}
+	return rollout.State(&s.Status, reason, now)
+}
+
+// MarshalJSON omits an estimate that no longer holds: a status is as old as the last change.
+func (s rolloutStatus) MarshalJSON() ([]byte, error) {
+	type plain rolloutStatus
+	s.Status.Status.Estimate = rollout.ExpectationOf(&s.Status, time.Now()).Estimate
+	return json.Marshal(plain(s))
+}
+
+// headline is e.g. "rollout ztp/november   Running   batch 2 of 3 (times out in 14m)   started 3m ago".
+func (s rolloutStatus) headline(now time.Time, style frameStyle) string {
 	run := s.Status.Status
-	parts := []string{fmt.Sprintf("rollout %s/%s", s.Metadata.Namespace, s.Metadata.Name), style.paint(reason)}
+	parts := []string{fmt.Sprintf("rollout %s/%s", s.Metadata.Namespace, s.Metadata.Name), style.paint(s.state(now))}
 	if run.CurrentBatch > 0 && run.CompletedAt == nil {
 		parts = append(parts, fmt.Sprintf("batch %d of %d%s", run.CurrentBatch, s.batches(), timesOut(run.CurrentBatchDeadline, now)))
 	}
@@ -100,42 +120,25 @@ func timesOut(deadline *metav1.Time, now time.Time) string {
 	return " (times out in " + duration.HumanDuration(deadline.Sub(now)) + ")"
 }
 
-// estimateText is e.g. "ends in about 12m (9m to 15m)". An estimate is made when something changes, so a stalled rollout outlives it.
-func estimateText(estimate *ranv1.Estimate, now time.Time) string {
-	in := func(at metav1.Time) string { return duration.HumanDuration(max(at.Sub(now), 0)) }
-	over := func(at metav1.Time) bool { return at.Sub(now) < time.Second }
-	switch {
-	case over(estimate.Latest):
-		return "takes longer than any step so far: no estimate"
-	case over(estimate.End):
-		return fmt.Sprintf("takes longer than expected: ends within %s unless a step takes longer than any so far", in(estimate.Latest))
+// expectationText is e.g. "ends in about 12m (9m to 15m)", or "end unknown: spoke-1 is blocked: ...; this step gives up at 19:55:00 UTC".
+func expectationText(expectation rollout.Expectation, now time.Time) string {
+	if expectation.Unknown != "" {
+		text := "end unknown: " + expectation.Unknown
+		if expectation.BoundAt != nil {
+			text += "; " + expectation.Bound + " at " + clock(expectation.BoundAt.Time, now)
+		}
+		return text
 	}
+	estimate := expectation.Estimate
+	if estimate == nil {
+		return ""
+	}
+	in := func(at metav1.Time) string { return duration.HumanDuration(max(at.Sub(now), 0)) }
 	text := "ends in about " + in(estimate.End)
 	if least, most := in(estimate.Earliest), in(estimate.Latest); least != most {
 		text += fmt.Sprintf(" (%s to %s)", least, most)
 	}
 	return text
-}
-
-// countsText is e.g. "5 of 13 clusters complete, 2 running, 1 failed, 5 pending".
-func countsText(counts ranv1.ClusterCounts) string {
-	parts := []string{fmt.Sprintf("%d of %s complete", counts.Complete, plural(int(counts.Total), "cluster"))}
-	for _, other := range []struct {
-		count int32
-		state ranv1.ClusterState
-	}{
-		{counts.Running, ranv1.ClusterRunning},
-		{counts.Failed, ranv1.ClusterFailed},
-		{counts.TimedOut, ranv1.ClusterTimedOut},
-		{counts.Cancelled, ranv1.ClusterCancelled},
-		{counts.Skipped, ranv1.ClusterSkipped},
-		{counts.Pending, ranv1.ClusterPending},
-	} {
-		if other.count > 0 {
-			parts = append(parts, fmt.Sprintf("%d %s", other.count, other.state))
-		}
-	}
-	return strings.Join(parts, ", ")
 }
 
 // workText is e.g. "; 9 nodes done, 31 pods evicted"; empty without work, or if not all clusters are known.
@@ -169,14 +172,17 @@ func (s rolloutStatus) clusters(now time.Time, style frameStyle) string {
 		slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(batchRank(a), batchRank(b)) })
 	}
 	t := newTable("BATCH", "CLUSTER", "STATE", "NODES", "NOW")
-	batch := int32(-1)
+	batch, told := int32(-1), ""
+	if wait := s.ownWait(now); wait != nil {
+		told = wait.Message
+	}
 	for _, cluster := range clusters {
 		label := ""
 		if cluster.Batch != batch && cluster.Batch > 0 {
 			label = fmt.Sprint(cluster.Batch)
 		}
 		batch = cluster.Batch
-		t.AppendRow(table.Row{label, cluster.Name, style.paint(string(cluster.State)), nodesText(cluster.Nodes), nowText(cluster, now)})
+		t.AppendRow(table.Row{label, cluster.Name, style.paint(rollout.ClusterWords(cluster.State, s.over())), nodesText(cluster.Nodes), nowText(cluster, now, told)})
 	}
 	rendered := t.Render()
 	if rest := int(s.Status.Counts.Total) - shown; rest > 0 {
@@ -200,9 +206,15 @@ func nodesText(nodes ranv1.NodeCounts) string {
 	return fmt.Sprintf("%d/%d", nodes.Done, nodes.Total)
 }
 
-// nowText describes the current step of a cluster, or its end.
-func nowText(cluster ranv1.ClusterStatus, now time.Time) string {
+// nowText describes the current step of a cluster, or its end, without a message that was told before.
+func nowText(cluster ranv1.ClusterStatus, now time.Time, told string) string {
 	var parts []string
+	if cluster.State.Over() {
+		cluster.Since = nil // its clock has stopped
+	}
+	if cluster.Reason != "" && strings.Contains(told, cluster.Name+": "+cluster.Step+": "+cluster.Message) {
+		cluster.Message = ""
+	}
 	if cluster.Step != "" && !cluster.State.Over() {
 		parts = append(parts, cluster.Step)
 	}
@@ -244,16 +256,21 @@ func reasonFor(reason, message string, since *metav1.Time, now time.Time) string
 func waitText(wait drydockv1.Wait, now time.Time) string {
 	words := reasonFor(wait.Reason, "", &wait.Since, now)
 	if wait.Until != nil && wait.Reason != emergency.ReasonWaitingForWindow {
-		until, layout := wait.Until.Local(), time.DateTime
-		if until.Format(time.DateOnly) == now.Local().Format(time.DateOnly) {
-			layout = time.TimeOnly
-		}
-		words += " (until " + until.Format(layout) + ")"
+		words += " (until " + clock(wait.Until.Time, now) + ")"
 	}
 	return strings.TrimSuffix(words+": "+wait.Message, ": ")
 }
 
-// paint colours a state: green for success, cyan for running, red for failure.
+// clock is a time of today, or a date and time, with the time zone.
+func clock(at, now time.Time) string {
+	at = at.Local()
+	if at.Format(time.DateOnly) == now.Local().Format(time.DateOnly) {
+		return at.Format(time.TimeOnly + " MST")
+	}
+	return at.Format(time.DateTime + " MST")
+}
+
+// paint colours a state: green for success, cyan for running, yellow for waiting, red for failure.
 func (s frameStyle) paint(state string) string {
 	if !s.colours {
 		return state
@@ -261,10 +278,13 @@ func (s frameStyle) paint(state string) string {
 	switch {
 	case state == string(ranv1.ClusterComplete), state == ranv1.ReasonCompleted:
 		return text.FgGreen.Sprint(state)
-	case state == string(ranv1.ClusterRunning), state == string(ranv1.ClusterSoaking), state == ranv1.ReasonInProgress:
+	case state == string(ranv1.ClusterRunning), state == string(ranv1.ClusterSoaking), state == rollout.StateRunning:
 		return text.FgCyan.Sprint(state)
-	case state == string(ranv1.ClusterFailed), state == string(ranv1.ClusterTimedOut),
-		state == ranv1.ReasonTimedOut, state == ranv1.ReasonFailed, state == ranv1.ReasonAborted:
+	case state == rollout.StateBlocked, state == rollout.StateWaitingForWindow, state == rollout.StateWaitingForApproval,
+		state == rollout.StateHeld, state == rollout.StatePaused:
+		return text.FgYellow.Sprint(state)
+	case state == string(ranv1.ClusterFailed), state == rollout.ClusterWords(ranv1.ClusterTimedOut, true),
+		state == rollout.Words(ranv1.ReasonTimedOut), state == ranv1.ReasonFailed, state == ranv1.ReasonAborted:
 		return text.FgRed.Sprint(state)
 	}
 	return state

@@ -2,6 +2,8 @@ package main
 
 import (
 	"bytes"
+	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -57,10 +59,10 @@ func atNoon() rolloutStatus {
 }
 
 func TestTheFrameOfARunningRollout(t *testing.T) {
-	require.Equal(t, `rollout prod/november   InProgress   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
+	require.Equal(t, `rollout prod/november   Blocked   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
 Maintaining nodes
 [#############...................]  41%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending; 5 nodes done, 11 pods evicted
-ends in about 4m20s (90s to 14m)
+end unknown: spoke-2 is blocked: budget shop/web allows 0 of 3; the batch times out at `+clock(noon.Add(14*time.Minute), noon)+`
 
 BATCH   CLUSTER   STATE      NODES   NOW
 1       spoke-1   complete   4/4     took 3m
@@ -69,18 +71,60 @@ BATCH   CLUSTER   STATE      NODES   NOW
         spoke-4   skipped            AlreadyCompliant: nothing to do`, atNoon().frame(noon, frameStyle{}))
 }
 
+func TestTheFrameOfAFailedRolloutNamesItsRetry(t *testing.T) {
+	const retry = "retry the clusters that failed or timed out: `drydock upgrade retry prod/november`"
+	status := atNoon()
+	status.Status.Clusters[1].State = ranv1.ClusterFailed
+	status.Status.Counts = rollout.Count(status.Status.Clusters)
+	require.NotContains(t, status.frame(noon, frameStyle{}), retry, "it still runs")
+	status.Status.Status.CompletedAt = ago(0)
+	require.Contains(t, status.frame(noon, frameStyle{}), "\n"+retry)
+	status.Status.Clusters[1].State = ranv1.ClusterComplete
+	status.Status.Counts = rollout.Count(status.Status.Clusters)
+	require.NotContains(t, status.frame(noon, frameStyle{}), retry, "there is nothing to retry")
+}
+
 func TestTheEstimateIsARangeUnlessAllDurationsAreEqual(t *testing.T) {
 	in := func(d time.Duration) metav1.Time { return metav1.NewTime(noon.Add(d)) }
-	estimate := &ranv1.Estimate{Earliest: in(9 * time.Minute), End: in(12 * time.Minute), Latest: in(15 * time.Minute)}
+	status := atNoon().Status
+	status.Clusters[1].Reason, status.Clusters[1].Since = "Evicting", ago(0)
+	status.Status.Estimate = &ranv1.Estimate{Earliest: in(9 * time.Minute), End: in(12 * time.Minute), Latest: in(15 * time.Minute)}
+	bound := "end unknown: it takes longer than expected; the %s times out at "
 	for after, text := range map[time.Duration]string{
 		0:                "ends in about 12m (9m to 15m)",
 		11 * time.Minute: "ends in about 60s (0s to 4m)",
-		12 * time.Minute: "takes longer than expected: ends within 3m unless a step takes longer than any so far",
-		15 * time.Minute: "takes longer than any step so far: no estimate",
-		time.Hour:        "takes longer than any step so far: no estimate",
+		12 * time.Minute: fmt.Sprintf(bound, "batch") + clock(noon.Add(14*time.Minute), noon),
+		time.Hour:        fmt.Sprintf(bound, "rollout") + clock(noon.Add(4*time.Hour), noon),
+		5 * time.Hour:    "end unknown: it takes longer than expected",
 	} {
-		require.Equal(t, text, estimateText(estimate, noon.Add(after)))
+		now := noon.Add(after)
+		require.Equal(t, text, expectationText(rollout.ExpectationOf(&status, now), now))
 	}
+}
+
+func TestABlockedRolloutHasABoundAndNoEstimate(t *testing.T) {
+	status := atNoon()
+	c := &status.Status.Clusters[1]
+	c.Reason, c.Until = "DisruptionBudgetNever", new(metav1.NewTime(noon.Add(5*time.Minute)))
+	c.Message = "3 pods blocked by PodDisruptionBudget shop/web (its maxUnavailable is 0): set it to 1 or more"
+	status.Status.Wait = &drydockv1.Wait{Reason: ranv1.ReasonBatchInProgress, Message: "batch 2 of 2: clusters running: 1", Since: *ago(time.Minute)}
+	status.Status.Wait = rollout.DeepestWait(&status.Status)
+
+	end := clock(c.Until.Time, noon)
+	require.Equal(t, `rollout prod/november   Blocked   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
+Maintaining nodes
+waiting: DisruptionBudgetNever for 2m (until `+end+`): batch 2 of 2: spoke-2: worker-2: Draining: `+c.Message+`
+[#############...................]  41%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending; 5 nodes done, 11 pods evicted
+end unknown: spoke-2 is blocked: 3 pods blocked by PodDisruptionBudget shop/web; this step gives up at `+end+`
+
+BATCH   CLUSTER   STATE      NODES   NOW
+1       spoke-1   complete   4/4     took 3m
+2       spoke-2   running    1/4     worker-2: Draining; DisruptionBudgetNever for 2m; tf 1 out of 3 nodes updated (33%)
+        spoke-3   pending
+        spoke-4   skipped            AlreadyCompliant: nothing to do`, status.frame(noon, frameStyle{}))
+	printed, err := json.Marshal(status)
+	require.NoError(t, err)
+	require.NotContains(t, string(printed), `"estimate"`)
 }
 
 func TestTheFrameOfAPausedRolloutShowsItsWait(t *testing.T) {
@@ -88,7 +132,7 @@ func TestTheFrameOfAPausedRolloutShowsItsWait(t *testing.T) {
 	status.Status.Paused = true
 	status.Status.Wait = &drydockv1.Wait{Reason: "Paused", Message: "paused by kim", Since: *ago(time.Minute)}
 	frame := status.frame(noon, frameStyle{})
-	require.Contains(t, frame, "rollout prod/november   InProgress (paused)   ")
+	require.Contains(t, frame, "rollout prod/november   Paused   ")
 	require.Contains(t, frame, "\nwaiting: Paused for 60s: paused by kim\n")
 }
 
@@ -102,9 +146,9 @@ func TestTheFrameOfACancellingRolloutShowsItsRunningClusters(t *testing.T) {
 func TestAWaitShowsItsEnd(t *testing.T) {
 	until := func(d time.Duration) *metav1.Time { return new(metav1.NewTime(noon.Add(d))) }
 	wait := drydockv1.Wait{Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3", Since: *ago(2 * time.Minute), Until: until(3 * time.Minute)}
-	require.Equal(t, "DisruptionBudget for 2m (until "+until(3*time.Minute).Local().Format(time.TimeOnly)+"): budget shop/web allows 0 of 3", waitText(wait, noon))
+	require.Equal(t, "DisruptionBudget for 2m (until "+until(3*time.Minute).Local().Format(time.TimeOnly+" MST")+"): budget shop/web allows 0 of 3", waitText(wait, noon))
 	wait.Until = until(48 * time.Hour)
-	require.Equal(t, "DisruptionBudget for 2m (until "+until(48*time.Hour).Local().Format(time.DateTime)+"): budget shop/web allows 0 of 3", waitText(wait, noon))
+	require.Equal(t, "DisruptionBudget for 2m (until "+until(48*time.Hour).Local().Format(time.DateTime+" MST")+"): budget shop/web allows 0 of 3", waitText(wait, noon))
 	wait.Until = nil
 	require.Equal(t, "DisruptionBudget for 2m: budget shop/web allows 0 of 3", waitText(wait, noon))
 	wait = drydockv1.Wait{Reason: emergency.ReasonWaitingForWindow, Message: "window ops/night is closed; it opens 2026-11-20 22:00:00Z", Since: *ago(0), Until: until(time.Hour)}
@@ -116,7 +160,7 @@ func TestNoWaitIsShownBetweenBatches(t *testing.T) {
 	status.Status.Clusters[1].State = ranv1.ClusterComplete
 	status.Status.Counts = rollout.Count(status.Status.Clusters)
 	status.Status.Wait = &drydockv1.Wait{Reason: ranv1.ReasonBatchInProgress, Message: "batch 1 of 2: clusters running: 0", Since: *ago(0)}
-	require.Equal(t, "rollout prod/november: InProgress: Maintaining nodes", status.wholeLine().text)
+	require.Equal(t, "rollout prod/november: Running: Maintaining nodes", status.wholeLine().text)
 
 	status.Status.Wait = &drydockv1.Wait{Reason: "ClusterUnreachable", Message: "the hub does not answer", Since: *ago(0)}
 	require.Contains(t, status.wholeLine().text, "; waiting: ClusterUnreachable: the hub does not answer")
@@ -127,7 +171,7 @@ func TestTheFrameOfAFinishedRollout(t *testing.T) {
 	status.Status.Status.CompletedAt = ago(0)
 	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonTimedOut, "1 of 3 clusters timed out: spoke-2", noon)
 	frame := status.frame(noon, frameStyle{})
-	require.Contains(t, frame, "rollout prod/november   TimedOut   took 10m\n1 of 3 clusters timed out: spoke-2\n")
+	require.Contains(t, frame, "rollout prod/november   Timed out   took 10m\n1 of 3 clusters timed out: spoke-2\n")
 }
 
 func TestARolloutWithoutClustersHasNoProgress(t *testing.T) {
@@ -180,7 +224,7 @@ func TestALineIsPrintedAgainOnlyWhenItChanges(t *testing.T) {
 spoke-1: complete 4/4 nodes; took 3m
 spoke-2: running 1/4 nodes; worker-2: Draining; DisruptionBudget: budget shop/web allows 0 of 3; tf 1 out of 3 nodes updated (33%)
 spoke-4: skipped; AlreadyCompliant: nothing to do
-rollout prod/november: InProgress: Maintaining nodes
+rollout prod/november: Running: Maintaining nodes
 `, lines(atNoon()))
 	require.Empty(t, lines(atNoon()))
 
@@ -214,4 +258,11 @@ func TestTheScreenIsRedrawnInPlace(t *testing.T) {
 	out.Reset()
 	s.draw("a line that is longer than the screen", 10)
 	require.Equal(t, "\r\x1b[3Aa line th…\x1b[K\n\x1b[J", out.String())
+}
+
+func TestTheClockOfAClusterStopsWithItsEnd(t *testing.T) {
+	cluster := ranv1.ClusterStatus{Name: "spoke-1", State: ranv1.ClusterRunning, Reason: "DisruptionBudget", Message: "shop/web allows 0 of 3", Since: ago(20 * time.Minute)}
+	require.Equal(t, "DisruptionBudget for 20m: shop/web allows 0 of 3", nowText(cluster, noon, ""))
+	cluster.State, cluster.Reason = ranv1.ClusterFailed, "DrainTimedOut"
+	require.Equal(t, "DrainTimedOut: shop/web allows 0 of 3", nowText(cluster, noon, ""))
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/duration"
 
@@ -27,18 +28,15 @@ func (s rolloutStatus) lines() []statusLine {
 
 // wholeLine describes the rollout itself. It comes last, so that the end is the last line.
 func (s rolloutStatus) wholeLine() statusLine {
-	reason, message := verdict(s.Status)
-	line := fmt.Sprintf("rollout %s/%s: %s", s.Metadata.Namespace, s.Metadata.Name, reason)
+	_, message := verdict(s.Status)
+	line := fmt.Sprintf("rollout %s/%s: %s", s.Metadata.Namespace, s.Metadata.Name, s.state(time.Time{}))
 	if message != "" {
 		line += ": " + message
 	}
-	if wait := s.ownWait(); wait != nil {
+	if wait := s.ownWait(time.Time{}); wait != nil {
 		line += "; waiting: " + strings.TrimSuffix(wait.Reason+": "+wait.Message, ": ")
 	}
-	if s.Status.Paused {
-		line += "; paused"
-	}
-	if held := holdLine(s.Status.Held, reasonOf(s.ownWait())); held != "" {
+	if held := holdLine(s.Status.Held, reasonOf(s.ownWait(time.Time{}))); held != "" {
 		line += "; " + held
 	}
 	return statusLine{"rollout", line}

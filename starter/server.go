@@ -91,7 +91,7 @@ func (s *server) signal(ctx context.Context, to subject, name string, request te
 func (s *server) explainUndelivered(ctx context.Context, doing string, of subject, err error) error {
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		if closed, describeErr := s.DescribeWorkflowExecution(ctx, of.workflowID, ""); describeErr == nil {
-			ended := workflowRow{observe.NewRow(closed.GetWorkflowExecutionInfo())}
+			ended := workflowRow{Row: observe.NewRow(closed.GetWorkflowExecutionInfo())}
 			return fmt.Errorf("%s has already ended (%s), so %s has no effect; see `%s`", of, ended.phase(), doing, of.show)
 		}
 	}

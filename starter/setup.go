@@ -14,6 +14,7 @@ import (
 
 func newSetup(c *cli) *cobra.Command {
 	var where sites
+	var roles []string
 	cmd := &cobra.Command{
 		Use:   "setup",
 		Short: "Prepare Temporal and clusters: search attributes, and CRDs on the named clusters",
@@ -21,9 +22,16 @@ func newSetup(c *cli) *cobra.Command {
 
 In Temporal it registers Drydock's search attributes. On each cluster that is named by its kubeconfig context it installs the CRDs that
 are missing, and brings up to date those it installed before. A CRD that someone else created is left as it is; the fields of Drydock's
-that it lacks are named. Setup may be run again at any time.`,
+that it lacks are named. Setup may be run again at any time.
+
+With --print-rbac it only prints roles of the worker, for kubectl apply -f -: hub for the hub, initiator for a spoke, lock-controller for a
+spoke with managed workload locks, harbor for one with HarborClusters, preparation for one with precaching or backups, node-annotations for
+one whose nodes are maintained by annotations.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			if len(roles) > 0 {
+				return printRoles(c.Out, roles)
+			}
 			steps, err := c.setUp(ctx, where)
 			if printErr := c.print(steps, func(w io.Writer) { printSteps(w, steps) }); printErr != nil {
 				return printErr
@@ -32,6 +40,10 @@ that it lacks are named. Setup may be run again at any time.`,
 		}),
 	}
 	c.addSiteFlags(cmd, &where)
+	cmd.Flags().StringSliceVar(&roles, "print-rbac", nil, "print these roles of the worker and do nothing else (may be repeated)")
+	_ = cmd.RegisterFlagCompletionFunc("print-rbac", cobra.FixedCompletions(roleSets(), cobra.ShellCompDirectiveNoFileComp))
+	cmd.MarkFlagsMutuallyExclusive("print-rbac", "hub-context")
+	cmd.MarkFlagsMutuallyExclusive("print-rbac", "spoke-context")
 	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd

@@ -195,7 +195,7 @@ func (s *stage) watchNodes(ctx context.Context, _ string) error {
 // drain lasts until the test ends it, or until it is cancelled.
 func (s *stage) drain(ctx context.Context, _ drain.Input) (maintenancev1.DrainStatus, error) {
 	err := untilCancelled(ctx, s.drained)
-	return maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 2, DrainProgress: 100}, err
+	return maintenancev1.DrainStatus{EvictionPods: 2, Evicted: 2, DrainProgress: 100}, err
 }
 
 // untilCancelled waits until the activity is cancelled or done is closed.

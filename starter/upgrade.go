@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
+	"golang.org/x/sync/errgroup"
 
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/observe"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -100,9 +104,49 @@ func newUpgradeList(c *cli) *cobra.Command {
 		}
 		return query
 	}
-	cmd := c.newList("List rollouts, newest first", "only running ones", query, func(w io.Writer, list listing) { printRollouts(w, list, time.Now()) })
+	cmd := c.newDetailedList("List rollouts, newest first", "only running ones", query, addRolloutStates, func(w io.Writer, list listing) { printRollouts(w, list, time.Now()) })
 	cmd.Flags().StringVarP(&c.namespace, "object-namespace", "n", "", "only those in this namespace")
 	return cmd
+}
+
+const (
+	// askedRollouts is the number of running rollouts that a list asks for their state, asksAtOnce how many at the same time.
+	askedRollouts, asksAtOnce = 100, 8
+	// asksTimeout is how long a list waits for these answers.
+	asksTimeout = 3 * time.Second
+)
+
+// addRolloutStates asks running rollouts for their states and what they wait for. Rows of those without an answer have what Temporal's visibility has.
+func addRolloutStates(ctx context.Context, s *server, rows []workflowRow) {
+	ctx, cancel := context.WithTimeout(ctx, asksTimeout)
+	defer cancel()
+	asks, ctx := errgroup.WithContext(ctx)
+	asks.SetLimit(asksAtOnce)
+	asked := 0
+	for i := range rows {
+		row := &rows[i]
+		if row.CompletedAt != nil {
+			row.Reason = ""
+			continue
+		}
+		if asked++; asked > askedRollouts {
+			break
+		}
+		asks.Go(func() error {
+			var status ranv1.ClusterGroupUpgradeStatus
+			err := s.query(ctx, rolloutSubject(row.Namespace, row.Name), row.RunID, &status, temporal.StatusRequest{Limit: 1})
+			if errors.Is(err, observe.ErrNoWorker) {
+				return err // the others get no answer, either
+			}
+			if err != nil {
+				return nil
+			}
+			reason, _ := verdict(status)
+			row.State, row.Reason = rollout.State(&status, reason, time.Now()), reasonOf(status.Wait)
+			return nil
+		})
+	}
+	_ = asks.Wait()
 }
 
 func printRollouts(w io.Writer, list listing, now time.Time) {
@@ -114,13 +158,13 @@ func printRollouts(w io.Writer, list listing, now time.Time) {
 		fmt.Fprintln(w, "no rollouts; start one with `drydock upgrade start -f FILE`")
 		return
 	}
-	t := newTable("NAMESPACE", "NAME", "PHASE", "BATCH", "STARTED", "TOOK")
+	t := newTable("NAMESPACE", "NAME", "STATE", "BATCH", "STARTED", "TOOK", "REASON")
 	for _, row := range list.Items {
 		batch := ""
 		if row.Batch > 0 {
 			batch = fmt.Sprint(row.Batch)
 		}
-		t.AppendRow(table.Row{row.Namespace, row.Name, row.phase(), batch, age(now, row.StartedAt) + " ago", row.took(now)})
+		t.AppendRow(table.Row{row.Namespace, row.Name, row.phase(), batch, age(now, row.StartedAt) + " ago", row.took(now), row.Reason})
 	}
 	fmt.Fprintln(w, t.Render())
 	list.printCounts(w, "rollout")

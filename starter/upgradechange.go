@@ -121,12 +121,28 @@ func (c *cli) retryRollout(ctx context.Context, s *server, target subject, reque
 	if err := s.checkRetry(ctx, target, request); err != nil {
 		return err
 	}
+	source, err := s.objectOf(ctx, target)
+	if err != nil {
+		return err
+	}
 	namespace, name, _ := strings.Cut(target.name, "/")
 	object := &ranv1.ClusterGroupUpgrade{}
 	object.Namespace, object.Name = namespace, name
 	return c.runRollout(ctx, s, target, name+", retry of failed clusters", wait, rolloutworkflow.Input{
-		Object: *object, StartedBy: request.Actor, Retry: &request,
+		Object: *object, StartedBy: request.Actor, Retry: &request, Source: source,
 	})
+}
+
+// objectOf returns the object that the last run of a rollout worked for, which shows the retry, too; nil: there is none.
+func (s *server) objectOf(ctx context.Context, target subject) (*temporal.Object, error) {
+	last, err := s.DescribeWorkflowExecution(ctx, target.workflowID, "")
+	if _, forgotten := errors.AsType[*serviceerror.NotFound](err); forgotten {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, s.explain("describe", target, err)
+	}
+	return temporal.ObjectOf(last.GetWorkflowExecutionInfo())
 }
 
 // checkRetry refuses a retry that has nothing to do, so that the status of the last run stays visible. It knows only runs that Temporal retains.

@@ -99,9 +99,27 @@ func renderPlan(w io.Writer, object *ranv1.ClusterGroupUpgrade, plan rollout.Pla
 	if t.Length() > 0 {
 		fmt.Fprintln(w, t.Render())
 	}
+	if twice := repeated(object.Spec.Clusters); len(twice) > 0 {
+		fmt.Fprintf(w, "spec.clusters names %s more than once: each cluster is upgraded once\n", listed(twice))
+	}
+	if plan.ComputedMaxFailures == 0 && clusters > 1 {
+		fmt.Fprintln(w, "no limit on failures: after a failed cluster the next one starts; spec.remediationStrategy.maxFailures sets a limit")
+	}
 	if len(plan.ManagedPoliciesCompliantBeforeUpgrade) > 0 {
 		fmt.Fprintf(w, "left out because every cluster already complies: %s\n", listed(plan.ManagedPoliciesCompliantBeforeUpgrade))
 	}
+}
+
+// repeated returns the names that a list has more than once.
+func repeated(names []string) []string {
+	sorted := slices.Sorted(slices.Values(names))
+	var twice []string
+	for i := 1; i < len(sorted); i++ {
+		if sorted[i] == sorted[i-1] {
+			twice = append(twice, sorted[i])
+		}
+	}
+	return slices.Compact(twice)
 }
 
 // planNote notes that a cluster is a canary, and with which policy it starts.

@@ -6,8 +6,6 @@ import (
 	"io"
 
 	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/client"
-	sdktemporal "go.temporal.io/sdk/temporal"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/manifest"
@@ -75,18 +73,16 @@ func (c *cli) startRollout(ctx context.Context, object *ranv1.ClusterGroupUpgrad
 	}
 	defer s.Close()
 	target := rolloutSubject(object.Namespace, object.Name)
-	return c.runRollout(ctx, s, target, rolloutSummary(object), wait, rollout.Input{Object: *object, StartedBy: actor()})
+	return c.runRollout(ctx, s, target, rollout.Summary(object), wait, rollout.Input{Object: *object, StartedBy: actor()})
 }
 
 // runRollout starts a run of a rollout, and follows it to its end if asked to.
 func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary string, wait bool, in rollout.Input) error {
-	run, err := s.start(ctx, target, client.StartWorkflowOptions{
-		StaticSummary: summary,
-		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
-			temporal.AttributeGroup.ValueSet(target.name),
-			temporal.AttributePaused.ValueSet(false),
-		),
-	}, temporal.ClusterGroupUpgrade, in)
+	options := temporal.ClusterGroupUpgradeOptions(in.Object.Namespace, in.Object.Name, summary)
+	if in.Source != nil {
+		options.Memo = map[string]any{temporal.MemoObject: *in.Source}
+	}
+	run, err := s.start(ctx, target, options, temporal.ClusterGroupUpgrade, in)
 	if err != nil {
 		return err
 	}
@@ -103,14 +99,4 @@ func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary
 // workflowStarted names a workflow that was started.
 type workflowStarted struct {
 	Metadata workflowRef `json:"metadata"`
-}
-
-// rolloutSummary is the summary of a rollout in the Web UI's workflow list.
-func rolloutSummary(object *ranv1.ClusterGroupUpgrade) string {
-	strategy := object.Spec.RemediationStrategy
-	summary := fmt.Sprintf("%s, %s at once", object.Name, strategy.MaxConcurrency.String())
-	if n := len(strategy.Canaries); n > 0 {
-		summary = fmt.Sprintf("%s, %s, then %s at once", object.Name, pluralOf(n, "canary", "canaries"), strategy.MaxConcurrency.String())
-	}
-	return summary
 }

@@ -110,7 +110,7 @@ func (c *cli) watchRollout(ctx context.Context, s *server, target subject) error
 	}
 	if !succeeded(last.Status) {
 		reason, message := verdict(last.Status)
-		return fmt.Errorf("%s did not succeed (%s): %s", target, reason, message)
+		return fmt.Errorf("%s did not succeed (%s): %s%s", target, reason, message, last.nextStep("; "))
 	}
 	return nil
 }

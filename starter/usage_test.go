@@ -133,6 +133,16 @@ func TestWrongUsage(t *testing.T) {
 			stderr: "error: --timeout -5s is negative (see drydock window list --help)",
 		},
 		{
+			name:   "a duration without a unit",
+			args:   []string{"node", "maintain", "worker-1", "--cluster", "spoke-1", "--drain-timeout", "300"},
+			stderr: "error: --drain-timeout 300 has no unit: write 300s for seconds, 300m for minutes or 300h for hours (see drydock node maintain --help)",
+		},
+		{
+			name:   "a duration in words",
+			args:   []string{"window", "override", "prod/night", "--for", "two hours", "--reason", "CVE"},
+			stderr: `error: --for "two hours" is not a duration such as 90s, 30m or 2h (see drydock window override --help)`,
+		},
+		{
 			name:   "a watch of names",
 			args:   []string{"upgrade", "status", "november", "--watch", "-o", "name"},
 			stderr: "error: -o name cannot show the changes of --watch: use only one of them (see drydock upgrade status --help)",

@@ -24,6 +24,7 @@ import (
 func completed(t *testing.T) *answering {
 	a := &answering{t: t, status: longRollout(3)}
 	a.status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted}}
+	a.status.Status.CompletedAt = new(metav1.Now())
 	return a
 }
 

@@ -60,7 +60,7 @@ func newWindowPhase(c *cli) *cobra.Command {
 func renderPhase(w io.Writer, maintenance *sreportalv1.Maintenance, state windows.MaintenanceState, now time.Time) {
 	fmt.Fprintf(w, "%s: %s", maintenance.Spec.Title, state.Phase)
 	if next := state.NextTransition; next != nil {
-		fmt.Fprintf(w, " until %s, for %s", next.Truncate(time.Second).Format(time.RFC3339), duration.HumanDuration(next.Sub(now)))
+		fmt.Fprintf(w, " until %s, for %s", next.Format(time.RFC3339), duration.HumanDuration(next.Sub(now)))
 	}
 	fmt.Fprintln(w)
 }

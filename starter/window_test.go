@@ -27,7 +27,7 @@ func TestThePhaseOfAMaintenance(t *testing.T) {
 	for at, want := range map[string]string{
 		"2026-03-27T23:00:00Z":           `{"phase": "upcoming", "nextTransition": "2026-03-28T02:00:00Z", "requeueAfterSeconds": 10800}`,
 		"2026-03-28T07:00:00.5+01:00":    `{"phase": "completed", "nextTransition": null, "requeueAfterSeconds": null}`,
-		"2026-03-28T06:00:00Z":           `{"phase": "in_progress", "nextTransition": "2026-03-28T06:00:00.000000001Z", "requeueAfterSeconds": 1}`,
+		"2026-03-28T06:00:00Z":           `{"phase": "in_progress", "nextTransition": "2026-03-28T06:00:00Z", "requeueAfterSeconds": 1}`,
 		"2026-03-28T06:00:00.000000001Z": `{"phase": "completed", "nextTransition": null, "requeueAfterSeconds": null}`,
 	} {
 		require.JSONEq(t, want, succeeds(t, "window", "phase", "-f", maintenance, "--at", at, "-o", "json"), at)
@@ -177,6 +177,7 @@ func TestAWindowCommandIsValidatedBeforeItIsSent(t *testing.T) {
 		stderr string
 	}{
 		"an override without a reason":   {[]string{"window", "override", "prod/night", "--for", "2h"}, "--reason is required"},
+		"an extension into a freeze":     {[]string{"window", "extend", "prod/night", "--until", "2026-12-02T05:00:00Z", "--force"}, "--reason is required with --force"},
 		"an override without a duration": {[]string{"window", "override", "prod/night", "--for", "0s", "--reason", "CVE"}, "--for 0s: must be positive"},
 		"an invalid end":                 {[]string{"window", "extend", "prod/night", "--until", "soon"}, "--until"},
 		"an invalid name":                {[]string{"window", "status", "a/b/c"}, "is not the name of a window: give NAME, NAMESPACE/NAME or window/NAMESPACE/NAME"},

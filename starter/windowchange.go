@@ -93,8 +93,8 @@ type windowOrder struct {
 	update string
 	// request returns the update. It runs before the command connects to Temporal.
 	request func(windows.Request) (any, error)
-	// needsReason means that --reason is required.
-	needsReason bool
+	// needsReason says for what --reason is required; empty: it is not.
+	needsReason func() string
 }
 
 func (c *cli) windowOrder(o windowOrder) *cobra.Command {
@@ -108,8 +108,10 @@ func (c *cli) windowOrder(o windowOrder) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if o.needsReason && reason == "" {
-				return usagef("--reason is required for an emergency override")
+			if o.needsReason != nil && reason == "" {
+				if what := o.needsReason(); what != "" {
+					return usagef("--reason is required %s", what)
+				}
 			}
 			request, err := o.request(windows.Request{Actor: actor(), Reason: reason})
 			if err != nil {
@@ -133,11 +135,17 @@ func newWindowExtend(c *cli) *cobra.Command {
 	var force bool
 	return c.windowOrder(windowOrder{
 		verb: "extend", short: "Extend the current opening, or the next one", update: temporal.UpdateExtend,
-		long: `The new end must be later than the old one. To extend into or beyond an exclusion, use --force.`,
+		long: `The new end must be later than the old one. To extend into or beyond an exclusion, use --force with --reason.`,
+		needsReason: func() string {
+			if force {
+				return "with --force, which extends into an exclusion"
+			}
+			return ""
+		},
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().StringVar(&until, "until", "", "new end, e.g. 2026-11-21T04:00:00Z")
 			_ = cmd.MarkFlagRequired("until")
-			cmd.Flags().BoolVar(&force, "force", false, "extend into an exclusion")
+			cmd.Flags().BoolVar(&force, "force", false, "extend into an exclusion; needs --reason")
 		},
 		request: func(r windows.Request) (any, error) {
 			end, err := timeOf("--until", until, time.Time{})
@@ -166,7 +174,9 @@ func newWindowCancel(c *cli) *cobra.Command {
 	var all bool
 	return c.windowOrder(windowOrder{
 		verb: "cancel", short: "Cancel the current opening, the next one, another one, or all", update: temporal.UpdateCancel,
-		long: `The current opening ends now. With --all the window never opens again.`,
+		long: `The current opening ends now. With --all the window never opens again.
+
+A repeated command changes nothing and succeeds. To cancel another opening after the first, name it with --start.`,
 		flags: func(cmd *cobra.Command) {
 			cmd.Flags().StringVar(&start, "start", "", "start of the opening to cancel, e.g. 2026-11-28T22:00:00Z")
 			cmd.Flags().BoolVar(&all, "all", false, "cancel all openings")
@@ -182,7 +192,8 @@ func newWindowCancel(c *cli) *cobra.Command {
 func newWindowOverride(c *cli) *cobra.Command {
 	var lasting time.Duration
 	return c.windowOrder(windowOrder{
-		verb: "override", short: "Open a window in an emergency, outside its calendar", update: temporal.UpdateOverride, needsReason: true,
+		verb: "override", short: "Open a window in an emergency, outside its calendar", update: temporal.UpdateOverride,
+		needsReason: func() string { return "for an emergency override" },
 		long: `It opens for at most 7 days, also during an exclusion. Your user name, the reason and the end are recorded in its status and sent with its
 notifications. To end it early, use "drydock window end".`,
 		flags: func(cmd *cobra.Command) {
@@ -210,6 +221,9 @@ func (c *cli) withWindow(ctx context.Context, target subject, change func(*serve
 		return err
 	}
 	return c.print(status, func(w io.Writer) {
+		if status.Answer != "" {
+			fmt.Fprintf(w, "%s: %s\n", target, status.Answer)
+		}
 		fmt.Fprintf(w, "%s: %s; see `%s`\n", target, windowText(status), target.show)
 	}, target.workflowID)
 }

@@ -99,6 +99,9 @@ func windowText(s windows.Status) string {
 
 func renderWindow(w io.Writer, s windows.Status) {
 	fmt.Fprintf(w, "window %s: %s\n", s.Window, windowText(s))
+	if s.Source != "" {
+		fmt.Fprintf(w, "defined by %s on the hub\n", s.Source)
+	}
 	if s.Selector != nil {
 		fmt.Fprintf(w, "only for clusters with %s\n", metav1.FormatLabelSelector(s.Selector))
 	}

@@ -8,16 +8,17 @@ import (
 	"log/slog"
 	"os"
 	"os/signal"
+	"sync"
 	"syscall"
 	_ "time/tzdata" // time zones, where the system has none
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/worker"
 
 	"drydock.dev/drydock/activities/drain"
 	"drydock.dev/drydock/activities/rollouts"
+	"drydock.dev/drydock/internal/controller"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
@@ -73,8 +74,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if err != nil {
 		return err
 	}
-	registry := prometheus.NewRegistry()
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	registry := prometheus.NewRegistry() // controller-runtime's has the metrics of the process
 	metrics, err := temporal.NewMetrics(registry, log)
 	if err != nil {
 		return err
@@ -88,7 +88,9 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 		return err
 	}
 	defer server.Close()
-	clusters := kube.New(source, kube.Options{QPS: o.qps, Burst: o.burst, Log: log, UserAgent: "drydock-worker/" + version})
+	clusters := kube.New(source, kube.Options{
+		QPS: o.qps, Burst: o.burst, Log: log, UserAgent: "drydock-worker/" + version, MaintenanceConfig: o.maintenanceConfigName(),
+	})
 	defer clusters.Close()
 
 	failed := make(chan error, 1)
@@ -97,6 +99,15 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 		workflows.Register(w, o.versioned())
 	}
 	images := rollouts.PreparationImages{Precache: o.precacheImage, Backup: o.backupImage}
+	if o.controllers {
+		var controllers sync.WaitGroup
+		controllers.Go(func() {
+			controller.Run(ctx, source.Reachable(), source.HasHub(), controller.Options{
+				Clusters: clusters, Temporal: server, Log: log, NodeAnnotations: o.nodeAnnotations,
+			})
+		})
+		defer controllers.Wait()
+	}
 	registerActivities(w, clusters, server, drain.NewMetrics(registry), images, secret)
 
 	ready := &readiness{temporal: server, namespace: connection.Namespace, clusters: clusters}

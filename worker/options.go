@@ -7,12 +7,14 @@ import (
 	"io"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
@@ -40,6 +42,9 @@ type options struct {
 
 	webhookSecretFile string
 
+	controllers, nodeAnnotations bool
+	maintenanceConfig            string
+
 	deployment, buildID string
 
 	healthAddress string
@@ -53,6 +58,7 @@ func defaultOptions() *options {
 		activities: 1000, workflowTasks: 200, activityPollers: 5, workflowPollers: 16,
 		// Activities are cancelled when the stop begins, so that other workers retry them; this limits the wait for them.
 		stopTimeout:   20 * time.Second,
+		controllers:   true,
 		healthAddress: "127.0.0.1:9091",
 		logLevel:      "info",
 		logFormat:     "text",
@@ -76,6 +82,9 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pre-cache images before a rollout, unless a PreCachingConfig sets one")
 	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that back up clusters before a rollout")
 	flags.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "file with the secret that signs notifications of maintenance windows (default: no notifications)")
+	flags.BoolVar(&o.controllers, "controllers", o.controllers, "start and steer maintenances by the objects in the clusters, and rollouts and windows by those on the hub")
+	flags.BoolVar(&o.nodeAnnotations, "node-annotations", false, "take the annotation drydock.dev/maintain of a node as a request for its maintenance")
+	flags.StringVar(&o.maintenanceConfig, "maintenance-config", "", "NAMESPACE/NAME of the MaintenanceOperatorConfig with the budgets of a cluster (default: the only one there)")
 	flags.StringVar(&o.deployment, "deployment", "", "name of the worker deployment; with --build-id it turns on worker versioning")
 	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
 	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "address of /healthz, /readyz and /metrics; with port 0 the log names the port")
@@ -121,8 +130,18 @@ func (o *options) check() error {
 		return errors.New("--deployment also needs --build-id")
 	case o.buildID != "" && o.deployment == "":
 		return errors.New("--build-id also needs --deployment")
+	case o.nodeAnnotations && !o.controllers:
+		return errors.New("--node-annotations also needs --controllers")
+	case o.maintenanceConfig != "" && o.maintenanceConfigName().Name == "":
+		return fmt.Errorf("--maintenance-config %s: must be NAMESPACE/NAME", o.maintenanceConfig)
 	}
 	return nil
+}
+
+// maintenanceConfigName returns the name of the MaintenanceOperatorConfig that counts; empty: the only one, or the flag has no name.
+func (o *options) maintenanceConfigName() types.NamespacedName {
+	namespace, name, _ := strings.Cut(o.maintenanceConfig, "/")
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // webhookSecret reads the optional secret that signs notifications, without surrounding white space.

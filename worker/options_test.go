@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -20,12 +21,13 @@ func TestInvalidSettingsAreRefusedByFlag(t *testing.T) {
 		{"--health-address=", "--health-address: must not be empty"},
 		{"--deployment=drydock", "--deployment also needs --build-id"},
 		{"--build-id=v1", "--build-id also needs --deployment"},
+		{"--node-annotations --controllers=false", "--node-annotations also needs --controllers"},
 	} {
 		o := defaultOptions()
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		o.addFlags(flags)
 		require.NoError(t, o.check())
-		require.NoError(t, flags.Parse([]string{refused.flag}))
+		require.NoError(t, flags.Parse(strings.Fields(refused.flag)))
 		require.ErrorContains(t, o.check(), refused.message)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"drydock.dev/drydock/activities/locks"
 	"drydock.dev/drydock/activities/manifestworks"
 	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/onboarding"
 	"drydock.dev/drydock/activities/policies"
 	"drydock.dev/drydock/activities/portals"
@@ -36,6 +37,7 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	w.RegisterActivity(&holds.Activities{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&windows.Activities{Temporal: server, Secret: webhookSecret})
 	w.RegisterActivity(&portals.Activities{Temporal: server})
+	w.RegisterActivity(&objects.Activities{Clusters: clusters, Workflows: server})
 	w.RegisterActivity(&node.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&drain.Activities{Clusters: clusters, Waits: waits, Metrics: drains})
 	w.RegisterActivity(&jobs.Activities{Clusters: clusters, Waits: waits})

@@ -13,7 +13,7 @@ import (
 
 // MaintenanceConfig reads the budgets of a cluster.
 func MaintenanceConfig(ctx context.Context, cluster *kube.Cluster) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
-	config, err := snapshot.MaintenanceConfig(ctx, cluster.Cache)
+	config, err := snapshot.MaintenanceConfig(ctx, cluster.Cache, cluster.MaintenanceConfig)
 	if several, ok := errors.AsType[snapshot.SeveralConfigs](err); ok {
 		err = temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v", cluster.Name, several), several)
 	}

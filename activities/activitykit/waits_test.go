@@ -236,7 +236,7 @@ func TestAWaitOnAnotherWorkerReportsItsProgress(t *testing.T) {
 	heartbeat.Store(nil)
 	close(stopping)
 	require.Equal(t, temporal.ErrWorkerShutdown, temporal.ErrorType(<-ended))
-	require.NotNil(t, heartbeat.Load(), "the next worker gets no heartbeat details")
+	require.Eventually(t, func() bool { return heartbeat.Load() != nil }, time.Minute, 10*time.Millisecond, "the next worker gets no heartbeat details")
 	require.Equal(t, "Waiting", heartbeat.Load().Wait.Reason)
 }
 
@@ -298,7 +298,7 @@ func TestAPIServerErrorsBecomeTypedErrors(t *testing.T) {
 		{name: "pressure is retried", err: apierrors.NewTooManyRequests("slow down", 1)},
 		{name: "a refused connection is an unreachable cluster and retried", err: refused, wantType: temporal.ErrClusterUnreachable},
 		{name: "refused credentials are an unreachable cluster", err: apierrors.NewUnauthorized("token"), wantType: temporal.ErrClusterUnreachable},
-		{name: "missing permissions are an unreachable cluster", err: apierrors.NewForbidden(pods, "p", errors.New("rbac")), wantType: temporal.ErrClusterUnreachable},
+		{name: "missing permissions are not an unreachable cluster, and retried", err: apierrors.NewForbidden(pods, "p", errors.New("rbac")), wantType: temporal.ErrForbidden},
 		{
 			name: "an invalid object is final", err: apierrors.NewInvalid(schema.GroupKind{Kind: "Job"}, "j", nil),
 			wantType: temporal.ErrInvalidSpec, final: true,

@@ -30,8 +30,13 @@ func Created[T client.Object](t testing.TB, object T) T {
 // WriteLockState writes the state of a lock, like its application.
 func WriteLockState(t *testing.T, lock client.Object, state lcmv1.LockState, message string) {
 	t.Helper()
+	WriteLock(t, lock, lcmv1.WorkloadLockStatus{State: state, ErrorMessage: message})
+}
+
+// WriteLock writes the status of a lock, like its application.
+func WriteLock(t *testing.T, lock client.Object, status lcmv1.WorkloadLockStatus) {
+	t.Helper()
 	patch := client.MergeFrom(lock.DeepCopyObject().(client.Object))
-	status := lcmv1.WorkloadLockStatus{State: state, ErrorMessage: message}
 	switch lock := lock.(type) {
 	case *lcmv1.NodeWorkloadLock:
 		lock.Status = status

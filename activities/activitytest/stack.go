@@ -76,7 +76,10 @@ func runOnStack(m *testing.M, clusters ...devstack.ClusterOptions) (code int, er
 // because tests create theirs later.
 func shippedRoles(ctx context.Context, clusters []devstack.ClusterOptions) (kube.Source, error) {
 	var file strings.Builder
-	fmt.Fprintf(&file, "hub: {kubeconfig: %s}\nclusters:\n", KubeconfigOf(Stack.Cluster(HubName), "drydock-hub"))
+	if hub := Stack.Cluster(HubName); hub != nil {
+		fmt.Fprintf(&file, "hub: {kubeconfig: %s}\n", KubeconfigOf(hub, "drydock-hub"))
+	}
+	file.WriteString("clusters:\n")
 	for _, options := range clusters {
 		cluster := Stack.Cluster(options.Name)
 		fmt.Fprintf(&file, "- {name: %s, kubeconfig: %s, lockController: {kubeconfig: %s}}\n",
@@ -168,6 +171,9 @@ func Settled(t testing.TB, clusterName string, object client.Object) {
 
 // Main runs the tests of a package on a spoke and a hub.
 func Main(m *testing.M) { main(m, spoke, hub) }
+
+// MainOnSpoke runs the tests of a package on a spoke alone.
+func MainOnSpoke(m *testing.M) { main(m, spoke) }
 
 // MainOnHub runs the tests of a package on a hub alone, which starts faster.
 func MainOnHub(m *testing.M) { main(m, hub) }

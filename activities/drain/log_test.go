@@ -17,5 +17,5 @@ func TestAnEvictionRoundIsOneLogLineWithItsCounts(t *testing.T) {
 	logged := activitytest.Logged(t, drains.Drain, drainactivities.Input{NodeRef: ref, Attempt: 1})
 	require.Contains(t, logged, `msg="Eviction round"`)
 	require.Contains(t, logged, "cluster="+ref.Cluster+" node="+ref.Node)
-	require.Contains(t, logged, "podsToEvict=1 evicted=1 remaining=0 blocked=0")
+	require.Contains(t, logged, "evictionPods=1 evicted=1 remaining=0 blocked=0")
 }

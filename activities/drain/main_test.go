@@ -6,4 +6,4 @@ import (
 	"drydock.dev/drydock/activities/activitytest"
 )
 
-func TestMain(m *testing.M) { activitytest.Main(m) }
+func TestMain(m *testing.M) { activitytest.MainOnSpoke(m) }

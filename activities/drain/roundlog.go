@@ -19,6 +19,6 @@ func (l *roundLog) log(status maintenancev1.DrainStatus) {
 		return
 	}
 	l.logged, l.evicted, l.blocked = true, status.Evicted, len(status.Blocked)
-	l.logger.Info("Eviction round", "attempt", status.Attempt, "podsToEvict", status.PodsToEvict, "evicted", status.Evicted,
-		"remaining", status.PodsToEvict-status.Evicted, "blocked", len(status.Blocked))
+	l.logger.Info("Eviction round", "attempt", status.Attempt, "evictionPods", status.EvictionPods, "evicted", status.Evicted,
+		"remaining", status.EvictionPods-status.Evicted, "blocked", len(status.Blocked))
 }

@@ -1,4 +1,4 @@
-// Package events records what happens to a node as Kubernetes Events.
+// Package events records what happens to nodes and requests as Kubernetes Events.
 package events
 
 import (
@@ -113,14 +113,10 @@ func uidForEvents(ctx context.Context, cluster *kube.Cluster, name string) types
 
 // eventOn creates the Event like Kubernetes' own controllers.
 func eventOn(ref activitykit.NodeRef, uid types.UID, event Event, now metav1.Time) *corev1.Event {
-	eventType := corev1.EventTypeNormal
-	if event.Warning {
-		eventType = corev1.EventTypeWarning
-	}
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: eventNamespace, Name: eventName(ref, event)},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: ref.Node, UID: uid},
-		Type:           eventType, Reason: event.Reason, Message: eventMessage(ref, event),
+		Type:           eventType(event.Warning), Reason: event.Reason, Message: eventMessage(ref, event),
 		Count: 1, FirstTimestamp: now, LastTimestamp: now,
 		Source:              corev1.EventSource{Component: eventReporter},
 		ReportingController: eventReporter,
@@ -141,10 +137,22 @@ func eventName(ref activitykit.NodeRef, event Event) string {
 // eventMessage returns the message, which ends with the id of the maintenance.
 func eventMessage(ref activitykit.NodeRef, event Event) string {
 	workflow, _ := kube.OwnerWorkflow(ref.Owner)
-	message, suffix := event.Message, " ("+workflow+")"
-	if limit := eventMessageLimit - len(suffix); len(message) > limit {
-		const cut = "..."
-		message = strings.ToValidUTF8(message[:max(0, limit-len(cut))], "") + cut
+	suffix := " (" + workflow + ")"
+	return cut(event.Message, eventMessageLimit-len(suffix)) + suffix
+}
+
+// cut shortens a message to a number of bytes.
+func cut(message string, limit int) string {
+	const end = "..."
+	if len(message) > limit {
+		message = strings.ToValidUTF8(message[:max(0, limit-len(end))], "") + end
 	}
-	return message + suffix
+	return message
+}
+
+func eventType(warning bool) string {
+	if warning {
+		return corev1.EventTypeWarning
+	}
+	return corev1.EventTypeNormal
 }

@@ -338,6 +338,9 @@ func (h *Activities) ApplyHarborCluster(ctx context.Context, in ApplyClusterInpu
 	if undeclared(err) {
 		return ApplyClusterResult{}, otherCRD(ref, "apply", err)
 	}
+	if err == nil && object.GetAnnotations()[harbor.AnnotationUnmanaged] != "" {
+		err = patchExactly(ctx, cluster.Client, object, map[string]any{"annotations": map[string]any{harbor.AnnotationUnmanaged: nil}})
+	}
 	ref.UID = object.GetUID()
 	return ApplyClusterResult{Ref: ref, Generation: object.GetGeneration()}, explainHarbor(cluster, ref, "apply "+ref.String(), err)
 }
@@ -352,7 +355,9 @@ type WriteStatusInput struct {
 // the CRD is not Drydock's: it requires other fields, or drops ours.
 func (h *Activities) WriteHarborStatus(ctx context.Context, in WriteStatusInput) error {
 	const doing = "write the status of"
-	return h.change(ctx, in.Ref, doing, func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
+	var before, written *goharborv1.HarborCluster
+	err := h.change(ctx, in.Ref, doing, func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
+		before, written = hc.DeepCopy(), nil
 		if harbor.SameStatus(hc.Status, in.Status) {
 			return false, nil
 		}
@@ -363,7 +368,17 @@ func (h *Activities) WriteHarborStatus(ctx context.Context, in WriteStatusInput)
 			err = otherCRD(in.Ref, doing, err)
 		case err == nil && !harbor.SameStatus(hc.Status, in.Status):
 			err = otherCRD(in.Ref, doing, errors.New("it does not keep all of it"))
+		case err == nil:
+			written = hc
 		}
 		return true, err
 	})
+	if err != nil || written == nil {
+		return err
+	}
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err == nil {
+		announce(ctx, cluster, before, written)
+	}
+	return nil // the status is written
 }

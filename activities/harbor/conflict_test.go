@@ -2,6 +2,7 @@ package harbor
 
 import (
 	"os"
+	"strconv"
 	"sync"
 	"testing"
 	"time"
@@ -30,7 +31,7 @@ func harborWithoutRights(t *testing.T, _ *operators.Operators) {
 	_, err := (&Activities{Clusters: activitytest.Clusters}).ApplyHarborCluster(t.Context(), ApplyClusterInput{Cluster: activitytest.HubName, Object: *object})
 	requireMissingRights := func(err error) {
 		t.Helper()
-		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+		require.Equal(t, temporal.ErrForbidden, temporal.ErrorType(err))
 		require.ErrorContains(t, err, "bind ClusterRole drydock-harbor-namespace in namespace "+namespace)
 	}
 	requireMissingRights(err)
@@ -109,6 +110,14 @@ func harborFinalizerChangesNothing(t *testing.T, _ *operators.Operators) {
 	requireSame("example.org/theirs", Finalizer)
 	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).RemoveHarborFinalizer(t.Context(), RemoveFinalizerInput{Ref: ref}))
 	requireSame("example.org/theirs")
+	unmanaged := func() string {
+		hc, err := readHarborCluster(t.Context(), cluster.Client, ref)
+		require.NoError(t, err)
+		return hc.Annotations[harbor.AnnotationUnmanaged]
+	}
+	require.Equal(t, strconv.FormatInt(object.GetGeneration(), 10), unmanaged())
+	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).AddHarborFinalizer(t.Context(), ref))
+	require.Empty(t, unmanaged(), "it is managed again")
 	require.NoError(t, cluster.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
 }
 

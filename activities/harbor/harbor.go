@@ -213,7 +213,7 @@ func explainHarbor(cluster *kube.Cluster, ref Ref, doing string, err error) erro
 	case meta.IsNoMatchError(err):
 		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s: %s: %v: install the CRDs with `drydock setup`", cluster.Name, doing, err), err)
 	case apierrors.IsForbidden(err):
-		return temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("cluster %s: %s: %v: apply deploy/rbac/harbor.yaml, and bind ClusterRole drydock-harbor-namespace in namespace %s, which must exist",
+		return temporal.Error(temporal.ErrForbidden, fmt.Sprintf("cluster %s: %s: %v: apply deploy/rbac/harbor.yaml, and bind ClusterRole drydock-harbor-namespace in namespace %s, which must exist",
 			cluster.Name, doing, err, ref.Namespace), err)
 	}
 	return activitykit.Explain(cluster, doing, err)

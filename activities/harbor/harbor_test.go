@@ -210,6 +210,20 @@ func harborServiceFails(t *testing.T, simulated *operators.Operators) {
 		r.untilIs(goharborv1.StatusUnhealthy)
 		r.untilIs(goharborv1.StatusHealthy)
 	}
+	var recorded corev1.EventList
+	require.NoError(t, activitytest.BareCluster(t).Client.List(t.Context(), &recorded, client.InNamespace(r.ref.Namespace)))
+	counts := map[string]int{}
+	for _, event := range recorded.Items {
+		if event.InvolvedObject.UID == r.ref.UID {
+			counts[event.Type+" "+event.Reason]++
+			require.NotEmpty(t, event.Message, event.Reason)
+		}
+	}
+	for _, service := range []string{"Cache", "Storage", "Service"} {
+		require.GreaterOrEqual(t, counts["Normal "+service+"Ready"], 2, "%s: at first, and after it failed: %v", service, counts)
+		require.GreaterOrEqual(t, counts["Warning "+service+"NotReady"], 1, "%s: %v", service, counts)
+	}
+	require.GreaterOrEqual(t, counts["Warning DatabaseNotReady"], 3)
 }
 
 func harborIsGate(t *testing.T, simulated *operators.Operators) {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -48,14 +49,18 @@ func (h *Activities) AddHarborFinalizer(ctx context.Context, in Ref) error {
 		if hc.DeletionTimestamp != nil || !controllerutil.AddFinalizer(hc, Finalizer) {
 			return false, nil
 		}
-		return true, patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
+		change := map[string]any{"finalizers": hc.Finalizers}
+		if hc.Annotations[harbor.AnnotationUnmanaged] != "" {
+			change["annotations"] = map[string]any{harbor.AnnotationUnmanaged: nil}
+		}
+		return true, patchExactly(ctx, c, hc, change)
 	})
 }
 
 // RemoveFinalizerInput names the HarborCluster from which the finalizer is removed.
 type RemoveFinalizerInput struct {
 	Ref
-	// Removed: its objects are gone. If not, the finalizer stays on an object that is being deleted.
+	// Removed: its objects are gone. If not, the finalizer stays on an object that is being deleted, and another is marked as no longer managed.
 	Removed bool `json:"removed,omitempty"`
 }
 
@@ -65,7 +70,11 @@ func (h *Activities) RemoveHarborFinalizer(ctx context.Context, in RemoveFinaliz
 		if hc.DeletionTimestamp != nil && !in.Removed || !controllerutil.RemoveFinalizer(hc, Finalizer) {
 			return false, nil
 		}
-		return true, patchExactly(ctx, c, hc, map[string]any{"finalizers": hc.Finalizers})
+		change := map[string]any{"finalizers": hc.Finalizers}
+		if hc.DeletionTimestamp == nil {
+			change["annotations"] = map[string]any{harbor.AnnotationUnmanaged: strconv.FormatInt(hc.Generation, 10)}
+		}
+		return true, patchExactly(ctx, c, hc, change)
 	})
 }
 

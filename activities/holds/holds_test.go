@@ -88,7 +88,7 @@ func TestAForbiddenReadIsNotAnAbsenceOfHolds(t *testing.T) {
 	holds := &Activities{Hub: forbidden}
 	_, err := holds.LoadHolds(t.Context(), struct{}{})
 	for _, err := range []error{err, holds.SaveHolds(t.Context(), emergency.State{Number: 1})} {
-		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "%v", err)
+		require.Equal(t, temporal.ErrForbidden, temporal.ErrorType(err), "%v", err)
 		require.False(t, temporal.Final(err), "the permission may be granted later")
 		require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac")
 	}

@@ -8,8 +8,10 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/health"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -106,9 +108,25 @@ func (k *controller) refresh(ctx context.Context, change locks.LockDecision) err
 	return errors.Join(
 		refresh(ctx, api, &view.NodeRequests, func(r *lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == change.Node },
 			names(turns.Nodes[change.Node].Requests)...),
+		refresh(ctx, api, &view.DeletionRequests, func(r *lcmv1.NodeDeletionRequest) bool { return r.Spec.NodeName == change.Node },
+			names(turns.Nodes[change.Node].Requests)...),
+		k.refreshDisabled(ctx, change),
 		k.refreshPods(ctx, change),
 		refresh(ctx, api, &view.Nodes, func(n *corev1.Node) bool { return n.Name == change.Node }, change.Node),
 	)
+}
+
+// refreshDisabled reads the notifications before the lock of a node is removed, which is rare.
+func (k *controller) refreshDisabled(ctx context.Context, change locks.LockDecision) error {
+	if change.Action != locks.Delete {
+		return nil
+	}
+	var current lcmv1.NodeDisableNotificationList
+	if err := activitykit.ListIfServed(ctx, k.cluster.Client, &current); err != nil {
+		return err
+	}
+	k.snapshot.Disabled = current.Items
+	return nil
 }
 
 // refreshPods reads the pods of a node. Before its lock fails for one that is missing, they are listed: the watch may not have shown it yet.
@@ -181,7 +199,7 @@ func refresh[T any, P objectOf[T]](ctx context.Context, api client.Reader, view 
 		switch {
 		case err == nil:
 			current = append(current, fresh)
-		case !apierrors.IsNotFound(err):
+		case !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err): // a kind may not be served
 			return err
 		}
 	}

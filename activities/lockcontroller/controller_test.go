@@ -211,7 +211,7 @@ func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
 		r.addView()
 		r.finish(r.startNow())
 		require.NotNil(t, r.turn("n1").AwaitedSince)
-		r.policy.NodePodDeadlineSeconds = new(int32) // it has passed
+		r.policy.NodePodDeadlineSeconds = new(int32(-1)) // it has passed
 		return r
 	}
 	for name, seen := range map[string]func(r *race){

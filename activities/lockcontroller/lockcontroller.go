@@ -79,6 +79,8 @@ func lockKinds(cluster *kube.Cluster, policy drydockv1.WorkloadLockPolicySpec) (
 	return append([]client.Object{
 		&lcmv1.ClusterMaintenanceRequest{},
 		&lcmv1.NodeMaintenanceRequest{},
+		kube.IfServed(&lcmv1.NodeDeletionRequest{}),
+		kube.IfServed(&lcmv1.NodeDisableNotification{}),
 		&lcmv1.ClusterWorkloadLock{},
 		&lcmv1.NodeWorkloadLock{},
 		&corev1.Node{},

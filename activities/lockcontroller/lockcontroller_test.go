@@ -316,3 +316,15 @@ func (a *application) race() {
 		a.awaitState(node, lcmv1.LockActive)
 	}
 }
+
+func TestTheLocksReportTheReleaseOfTheApplication(t *testing.T) {
+	a := newApplication(t, 1)
+	a.in.Policy.Release = "25.1"
+	a.step()
+	require.Equal(t, "25.1", a.lock(a.nodes[0]).Status.Release)
+	require.Equal(t, "25.1", a.clusterLock().Status.Release)
+	a.in.Policy.Release = ""
+	a.step()
+	require.Empty(t, a.lock(a.nodes[0]).Status.Release)
+	require.Empty(t, a.clusterLock().Status.Release)
+}

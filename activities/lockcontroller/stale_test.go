@@ -58,7 +58,7 @@ func TestALockDoesNotFailForAPodThatTheWatchMisses(t *testing.T) {
 		err := errors.Join(seen.Cache.Get(ctx, client.ObjectKeyFromObject(node), node), seen.Cache.Get(ctx, client.ObjectKeyFromObject(request), request))
 		return err == nil && node.Labels[app] == "enabled", nil
 	}))
-	in.Policy.NodePodDeadlineSeconds = new(int32) // it has passed when the pod is found missing
+	in.Policy.NodePodDeadlineSeconds = new(int32(-1)) // it has passed when the pod is found missing
 
 	activitytest.Create(t, hub, &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: app, Name: "default"}})
 	pod := activitytest.Create(t, hub, &corev1.Pod{

@@ -78,7 +78,7 @@ func (k *controller) write(ctx context.Context, change locks.LockDecision) error
 	case change.Action == locks.Create:
 		return createLock(ctx, k, &k.snapshot.NodeLocks, lcmv1.NodeWorkloadLock{
 			ObjectMeta: k.newLock(change.Name),
-			Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: k.in.Policy.ControllerName, NodeName: change.Node},
+			Spec:       lcmv1.NodeWorkloadLockSpec{ControllerName: k.in.Policy.ControllerName, NodeName: change.Node, NodeDeletionRequestSupported: true},
 		})
 	case change.Action == locks.Delete && ofCluster:
 		return deleteLock(ctx, k, &k.snapshot.ClusterLocks, change.Name)
@@ -142,7 +142,7 @@ func (k *controller) record(ctx context.Context, turns locks.Permits) error {
 
 func statusOf(change locks.LockDecision) map[string]any {
 	return map[string]any{"status": map[string]any{
-		"state": change.To, "errorMessage": activitykit.OrNull(change.Message),
+		"state": change.To, "errorMessage": activitykit.OrNull(change.Message), "release": activitykit.OrNull(change.Release),
 		// Write a percentage of 0, too; otherwise the former one would stay.
 		"inactivationProgress": map[string]any{"description": change.Progress.Description, "percentage": change.Progress.Percentage},
 	}}

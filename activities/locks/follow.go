@@ -48,7 +48,7 @@ func HeldAgain(ctx context.Context, cluster *kube.Cluster, node string) []drydoc
 // inactive.
 func holdersOf(ctx context.Context, cluster *kube.Cluster, node string, known []string) (holders []drydockv1.Blocker, err error) {
 	for _, reader := range []client.Reader{cluster.Cache, cluster.Client} {
-		gate, err := NodeGate(ctx, reader, node)
+		gate, err := NodeGate(ctx, reader, node, "")
 		if err != nil {
 			return nil, err
 		}

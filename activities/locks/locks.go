@@ -40,10 +40,12 @@ const (
 
 // ClusterLockInput names a cluster and the owner of the request.
 type ClusterLockInput struct {
-	Cluster  string      `json:"cluster"`
-	Owner    string      `json:"owner"`
-	Scope    lcmv1.Scope `json:"scope,omitempty"`
-	Deadline *time.Time  `json:"deadline,omitempty"`
+	Cluster string      `json:"cluster"`
+	Owner   string      `json:"owner"`
+	Scope   lcmv1.Scope `json:"scope,omitempty"`
+	// Release that is requested. A lock of another release holds. "": none.
+	Release  string     `json:"release,omitempty"`
+	Deadline *time.Time `json:"deadline,omitempty"`
 	// Requested: end the wait if our request is gone, because the locks become inactive only for a request.
 	Requested bool `json:"requested,omitempty"`
 	// Closes is as in AcquireNodeInput. Only RequestClusterMaintenance reads it.
@@ -53,8 +55,10 @@ type ClusterLockInput struct {
 // NodeLockInput names a node and the owner of the request.
 type NodeLockInput struct {
 	activitykit.NodeRef
-	Scope    lcmv1.Scope `json:"scope,omitempty"`
-	Deadline *time.Time  `json:"deadline,omitempty"`
+	Scope lcmv1.Scope `json:"scope,omitempty"`
+	// Release is as in ClusterLockInput.
+	Release  string     `json:"release,omitempty"`
+	Deadline *time.Time `json:"deadline,omitempty"`
 	// Requested: end the wait if our request is gone, because the locks become inactive only for a request.
 	Requested bool `json:"requested,omitempty"`
 }
@@ -68,15 +72,15 @@ func (l *Activities) RequestClusterMaintenance(ctx context.Context, in ClusterLo
 	if err := l.Waits.MayBegin(ctx, in.Closes); err != nil {
 		return false, err
 	}
-	_, err = requestCluster(ctx, cluster, in.Owner, in.Scope)
+	_, err = requestCluster(ctx, cluster, in.Owner, in.Scope, in.Release)
 	return true, err
 }
 
 // requestCluster creates the ClusterMaintenanceRequest of an owner, if it does not exist, and returns its UID.
-func requestCluster(ctx context.Context, cluster *kube.Cluster, owner string, scope lcmv1.Scope) (types.UID, error) {
+func requestCluster(ctx context.Context, cluster *kube.Cluster, owner string, scope lcmv1.Scope, release string) (types.UID, error) {
 	ours := &lcmv1.ClusterMaintenanceRequest{
 		ObjectMeta: requestMeta(owner, "drydock"),
-		Spec:       lcmv1.ClusterMaintenanceRequestSpec{Scope: scope},
+		Spec:       lcmv1.ClusterMaintenanceRequestSpec{Scope: scope, Release: release},
 	}
 	err := request(ctx, cluster, activitykit.OwnerLogger(ctx, cluster.Name, owner), ours)
 	return ours.UID, err
@@ -92,9 +96,9 @@ func (l *Activities) AwaitClusterLocks(ctx context.Context, in ClusterLockInput)
 	var gate locks.Gate
 	open, err := l.Waits.AwaitUntil(ctx, in.Deadline, cluster, watched, func(ctx context.Context, reader client.Reader) (temporal.Observation, bool, error) {
 		var err error
-		if gate, err = ClusterGate(ctx, reader); err == nil && gate.Open {
+		if gate, err = ClusterGate(ctx, reader, in.Release); err == nil && gate.Open {
 			// There is no further check before the first node, and the cache may be behind.
-			gate, err = ClusterGate(ctx, cluster.Client)
+			gate, err = ClusterGate(ctx, cluster.Client, in.Release)
 		}
 		if err == nil && !gate.Open && in.Requested {
 			err = stillRequested(ctx, cluster, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: requestMeta(in.Owner, "drydock")})
@@ -143,7 +147,8 @@ type NodeLocks struct {
 // NodeRequest is what a maintenance requests for a node.
 type NodeRequest struct {
 	activitykit.NodeRef
-	Scope lcmv1.Scope
+	Scope   lcmv1.Scope
+	Release string
 	// WithCluster: request maintenance of the cluster first.
 	WithCluster bool
 }
@@ -154,7 +159,7 @@ type NodeRequest struct {
 func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in NodeRequest, acquired bool) (NodeLocks, error) {
 	_, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]
 	if skip && !acquired {
-		if err := refuseSkipped(ctx, cluster, in.Node); err != nil {
+		if err := refuseSkipped(ctx, cluster, in.Node, in.Release); err != nil {
 			return NodeLocks{}, err
 		}
 	}
@@ -168,12 +173,12 @@ func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 	}
 	ours := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
-		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node, Scope: in.Scope},
+		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node, Scope: in.Scope, Release: in.Release},
 	}
 	if err := request(ctx, cluster, in.Logger(ctx), ours); err != nil {
 		return NodeLocks{}, err
 	}
-	found := readNodeLocks(ctx, cluster.Cache, in.Node)
+	found := readNodeLocks(ctx, cluster.Cache, in.Node, in.Release)
 	found.RequestUID, found.ClusterRequestUID = ours.UID, clusterUID
 	return found, nil
 }
@@ -183,43 +188,43 @@ func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 // before its first node; then the cache is enough, because the cordon checks again, except for a node that is skipped.
 func requestClusterFirst(ctx context.Context, cluster *kube.Cluster, in NodeRequest, skip bool) (uid types.UID, held bool, err error) {
 	if !in.WithCluster {
-		gate, err := heldClusterGate(ctx, cluster)
+		gate, err := heldClusterGate(ctx, cluster, in.Release)
 		if err == nil && gate.Open && skip {
-			gate, err = ClusterGate(ctx, cluster.Client)
+			gate, err = ClusterGate(ctx, cluster.Client, in.Release)
 		}
 		return "", !gate.Open, activitykit.Explain(cluster, "list workload locks", err)
 	}
-	if uid, err = requestCluster(ctx, cluster, in.Owner, in.Scope); err != nil {
+	if uid, err = requestCluster(ctx, cluster, in.Owner, in.Scope, in.Release); err != nil {
 		return "", false, err
 	}
-	gate, err := ClusterGate(ctx, cluster.Client)
+	gate, err := ClusterGate(ctx, cluster.Client, in.Release)
 	return uid, !gate.Open, activitykit.Explain(cluster, "list workload locks", err)
 }
 
 // MayTakePodsAway reports whether locks of the node or of the cluster are active: their applications may remove pods from the node before it is cordoned.
-func MayTakePodsAway(ctx context.Context, cluster *kube.Cluster, node string) bool {
-	if !readNodeLocks(ctx, cluster.Cache, node).Inactive {
+func MayTakePodsAway(ctx context.Context, cluster *kube.Cluster, node, release string) bool {
+	if !readNodeLocks(ctx, cluster.Cache, node, release).Inactive {
 		return true
 	}
-	gate, err := heldClusterGate(ctx, cluster)
+	gate, err := heldClusterGate(ctx, cluster, release)
 	return err != nil || !gate.Open
 }
 
 // readNodeLocks reads the state of the locks of a node for which there is a request. Most nodes have no lock, and the result saves the workflow an activity
 // that would wait for nothing.
-func readNodeLocks(ctx context.Context, reader client.Reader, node string) NodeLocks {
+func readNodeLocks(ctx context.Context, reader client.Reader, node, release string) NodeLocks {
 	var found lcmv1.NodeWorkloadLockList
 	if err := activitykit.ListIfServed(ctx, reader, &found); err != nil {
 		return NodeLocks{Asked: true}
 	}
 	return NodeLocks{
-		Asked: true, Inactive: locks.NodeGate(found.Items, node).Open, Active: len(locks.NotActive(found.Items, node)) == 0,
+		Asked: true, Inactive: locks.NodeGate(found.Items, node, release).Open, Active: len(locks.NotActive(found.Items, node)) == 0,
 	}
 }
 
 // refuseSkipped returns an error if an annotation forbids requests for a node that has active locks: without a request they stay active.
-func refuseSkipped(ctx context.Context, cluster *kube.Cluster, node string) error {
-	gate, err := NodeGate(ctx, cluster.Client, node)
+func refuseSkipped(ctx context.Context, cluster *kube.Cluster, node, release string) error {
+	gate, err := NodeGate(ctx, cluster.Client, node, release)
 	if err != nil || gate.Open {
 		return activitykit.Explain(cluster, "list workload locks", err)
 	}
@@ -249,9 +254,9 @@ func WithdrawNode(ctx context.Context, cluster *kube.Cluster, ref activitykit.No
 // LocksBack returns the state of the locks of a node after its maintenance. The API server confirms that they are active: the cache may not yet have that they
 // became inactive.
 func LocksBack(ctx context.Context, cluster *kube.Cluster, node string) NodeLocks {
-	found := readNodeLocks(ctx, cluster.Cache, node)
+	found := readNodeLocks(ctx, cluster.Cache, node, "")
 	if found.Active && !HasNoLocks(ctx, cluster, node) {
-		return readNodeLocks(ctx, cluster.Client, node)
+		return readNodeLocks(ctx, cluster.Client, node, "")
 	}
 	return found
 }
@@ -325,25 +330,25 @@ func controllers(holders []locks.Holder) string {
 	return strings.Join(names, ", ")
 }
 
-func ClusterGate(ctx context.Context, reader client.Reader) (locks.Gate, error) {
+func ClusterGate(ctx context.Context, reader client.Reader, release string) (locks.Gate, error) {
 	var found lcmv1.ClusterWorkloadLockList
 	err := activitykit.ListIfServed(ctx, reader, &found)
-	return locks.ClusterGate(found.Items), err
+	return locks.ClusterGate(found.Items, release), err
 }
 
 // heldClusterGate returns the gate of a cluster according to the cache if that is open, or to the API server otherwise.
-func heldClusterGate(ctx context.Context, cluster *kube.Cluster) (locks.Gate, error) {
-	gate, err := ClusterGate(ctx, cluster.Cache)
+func heldClusterGate(ctx context.Context, cluster *kube.Cluster, release string) (locks.Gate, error) {
+	gate, err := ClusterGate(ctx, cluster.Cache, release)
 	if err != nil || gate.Open {
 		return gate, err
 	}
-	return ClusterGate(ctx, cluster.Client)
+	return ClusterGate(ctx, cluster.Client, release)
 }
 
-func NodeGate(ctx context.Context, reader client.Reader, node string) (locks.Gate, error) {
+func NodeGate(ctx context.Context, reader client.Reader, node, release string) (locks.Gate, error) {
 	var found lcmv1.NodeWorkloadLockList
 	err := activitykit.ListIfServed(ctx, reader, &found)
-	return locks.NodeGate(found.Items, node), err
+	return locks.NodeGate(found.Items, node, release), err
 }
 
 // requestedByOthers reports whether there is another request for the node: then its locks stay inactive for that one.

@@ -164,14 +164,14 @@ func TestAWaitNamesFailedHoldersFirst(t *testing.T) {
 		}
 	}
 	list := []lcmv1.NodeWorkloadLock{lock("tf", lcmv1.LockActive, ""), lock("ceph", lcmv1.LockActive, ""), lock("web", lcmv1.LockInactive, "")}
-	seen := locksactivities.HeldObservation("node n1", locks.NodeGate(list, "n1"))
+	seen := locksactivities.HeldObservation("node n1", locks.NodeGate(list, "n1", ""))
 	require.False(t, seen.Urgent)
 	wait := seen.Wait
 	require.Equal(t, locksactivities.ReasonWorkloadLocksHeld, wait.Reason)
 	require.Equal(t, "ceph, tf to release node n1", wait.Message)
 	require.Len(t, wait.Blockers, 2)
 	list[0].Status = lcmv1.WorkloadLockStatus{State: lcmv1.LockFailed, ErrorMessage: "agent crashes"}
-	seen = locksactivities.HeldObservation("node n1", locks.NodeGate(list, "n1"))
+	seen = locksactivities.HeldObservation("node n1", locks.NodeGate(list, "n1", ""))
 	require.True(t, seen.Urgent, "it is reported immediately")
 	wait = seen.Wait
 	require.Equal(t, locksactivities.ReasonWorkloadLocksFailed, wait.Reason)

@@ -85,7 +85,7 @@ func (w *nodeLockWait) decide(ctx context.Context, reader client.Reader) (tempor
 			return temporal.Observation{}, false, err
 		}
 	}
-	w.gate = locks.NodeGate(found.Items, w.in.Node)
+	w.gate = locks.NodeGate(found.Items, w.in.Node, w.in.Release)
 	if w.in.Requested && !w.gate.Open {
 		if err := stillRequested(ctx, w.cluster, &lcmv1.NodeMaintenanceRequest{ObjectMeta: requestMeta(w.in.Owner, "drydock", w.in.Node)}); err != nil {
 			return temporal.Observation{}, false, err
@@ -164,7 +164,7 @@ func stillHeld(ctx context.Context, reader client.Reader, names []string) (waiti
 	}
 	for i := range requests.Items {
 		r := &requests.Items[i]
-		gate := locks.NodeGate(found.Items, r.Spec.NodeName)
+		gate := locks.NodeGate(found.Items, r.Spec.NodeName, r.Spec.Release)
 		if !slices.Contains(names, r.Name) || gate.Open {
 			continue
 		}

@@ -3,6 +3,7 @@ package locks_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -16,6 +17,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -65,16 +67,18 @@ func TestAClusterIsRequestedOnceAndTheRequestIsWithdrawn(t *testing.T) {
 	}
 }
 
-func TestARequestOfAnotherOwnerIsUsedAndNeverDeleted(t *testing.T) {
+func TestARequestOfAnotherOwnerDuringAMaintenanceIsNeverDeleted(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
+	lock := activitytest.HeldNode(t, "tf", in.Node)
+	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
+	activitytest.Settled(t, activitytest.SpokeName, lock)
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
+	require.NoError(t, err)
+	require.NotNil(t, acquired.Cordon)
 	theirs := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node},
 	})
-	lock := activitytest.HeldNode(t, "tf", in.Node)
-	activitytest.WriteLockState(t, lock, lcmv1.LockInactive, "")
-	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
-	require.NoError(t, err)
-	require.NotNil(t, acquired.Cordon, "its lock was released for the other request")
+	activitytest.Settled(t, activitytest.SpokeName, theirs)
 	require.Len(t, activitytest.RequestsFor(t, in.Node), 2)
 	require.NoError(t, activitytest.Initiator().AwaitNodeLocks(t.Context(), in))
 
@@ -93,13 +97,13 @@ func TestAForeignRequestWithOurNameIsNotTouched(t *testing.T) {
 	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t)}
 	meta := locksactivities.RequestMeta(in.Owner, "drydock", in.Node)
 	meta.Annotations = nil
-	activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node}})
+	activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{ObjectMeta: meta, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node + "-other"}})
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true})
 	require.ErrorContains(t, err, "exists and is not ours")
 	require.False(t, activitytest.GetNode(t, in.Node).Spec.Unschedulable)
 	_, err = activitytest.Initiator().WithdrawNodeMaintenance(t.Context(), in)
 	require.NoError(t, err)
-	require.Len(t, activitytest.RequestsFor(t, in.Node), 1)
+	require.Len(t, activitytest.RequestsFor(t, in.Node+"-other"), 1)
 }
 
 func TestATerminatingRequestDoesNotCount(t *testing.T) {
@@ -214,4 +218,43 @@ func TestTheClusterRequestStaysUntilTheNodeLocksAreActive(t *testing.T) {
 	require.Len(t, clusterRequestsOf(t, ref.Owner), 1)
 	require.NoError(t, activitytest.Initiator().WithdrawClusterMaintenance(t.Context(), locksactivities.ClusterLockInput{Cluster: ref.Cluster, Owner: ref.Owner}))
 	require.Empty(t, clusterRequestsOf(t, ref.Owner))
+}
+
+func TestARequestHasTheReleaseAndALockOfAnotherReleaseHoldsTheNode(t *testing.T) {
+	in := locksactivities.NodeLockInput{NodeRef: activitytest.TestNode(t), Release: "25.2"}
+	lock := activitytest.HeldNode(t, "tf", in.Node)
+	activitytest.WriteLock(t, lock, lcmv1.WorkloadLockStatus{State: lcmv1.LockInactive, Release: "25.1"})
+	acquire := nodeactivities.AcquireNodeInput{NodeRef: in.NodeRef, Cordon: true, WithCluster: true, Release: in.Release}
+	acquired, err := activitytest.Nodes().AcquireNode(t.Context(), acquire)
+	require.NoError(t, err)
+	require.Nil(t, acquired.Cordon, "the lock was released for an older release")
+	requests := activitytest.RequestsFor(t, in.Node)
+	require.Len(t, requests, 1)
+	require.Equal(t, "25.2", requests[0].Spec.Release)
+	ofCluster := &lcmv1.ClusterMaintenanceRequest{}
+	key := client.ObjectKey{Name: locksactivities.RequestMeta(in.Owner, "drydock").Name}
+	require.NoError(t, activitytest.TestCluster(t).Client.Get(t.Context(), key, ofCluster))
+	require.Equal(t, "25.2", ofCluster.Spec.Release)
+
+	_, err = activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: in.NodeRef, Cordon: true, Locked: true, Release: in.Release})
+	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "tf has released it; its release is 25.1, and 25.2 is requested")
+	result := ended(func() error { return activitytest.Initiator().AwaitNodeLocks(t.Context(), in) })
+	require.Never(t, func() bool { return len(result) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
+	activitytest.WriteLock(t, lock, lcmv1.WorkloadLockStatus{State: lcmv1.LockInactive, Release: "25.2"})
+	require.NoError(t, <-result)
+	acquired, err = activitytest.Nodes().AcquireNode(t.Context(), acquire)
+	require.NoError(t, err)
+	require.NotNil(t, acquired.Cordon)
+}
+
+func TestAClusterLockOfAnotherReleaseHolds(t *testing.T) {
+	lock := activitytest.HeldCluster(t, "tf")
+	activitytest.WriteLock(t, lock, lcmv1.WorkloadLockStatus{State: lcmv1.LockInactive, Release: "25.1"})
+	in := locksactivities.ClusterLockInput{Cluster: activitytest.SpokeName, Owner: "cgu/default/x/run", Release: "25.2", Deadline: soon(200 * time.Millisecond)}
+	err := activitytest.Initiator().AwaitClusterLocks(t.Context(), in)
+	require.Equal(t, temporal.ErrLockTimedOut, temporal.ErrorType(err))
+	require.Equal(t, locks.ReasonLockOfAnotherRelease, temporal.Blockers(err)[0].Reason)
+	in.Release = "25.1"
+	require.NoError(t, activitytest.Initiator().AwaitClusterLocks(t.Context(), in))
 }

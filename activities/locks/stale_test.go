@@ -25,7 +25,7 @@ func TestAClusterLockThatTheWatchMissesBlocksTheCluster(t *testing.T) {
 	lock := activitytest.Create(t, hub, &lcmv1.ClusterWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: "ceph"},
 	})
-	gate, err := locks.ClusterGate(t.Context(), seen.Cache)
+	gate, err := locks.ClusterGate(t.Context(), seen.Cache, "")
 	require.NoError(t, err)
 	require.True(t, gate.Open, "the cache does not have it")
 	whole.Deadline = soon(300 * time.Millisecond)
@@ -64,7 +64,7 @@ func TestAnActiveClusterLockIsConfirmedWithTheAPIServer(t *testing.T) {
 	writeState(t, lock, lcmv1.LockActive)
 	f, seen, ref := activitytest.StaleLocks(t, "stale-3", "clusterworkloadlocks", &lcmv1.ClusterWorkloadLockList{})
 	writeState(t, lock, lcmv1.LockInactive)
-	gate, err := locks.ClusterGate(t.Context(), seen.Cache)
+	gate, err := locks.ClusterGate(t.Context(), seen.Cache, "")
 	require.NoError(t, err)
 	require.False(t, gate.Open, "the cache has the old state")
 	acquired, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
@@ -82,7 +82,7 @@ func TestANodeLockThatTheWatchMissesIsWaitedFor(t *testing.T) {
 	lock := activitytest.Create(t, hub, &lcmv1.NodeWorkloadLock{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "late-"}, Spec: lcmv1.NodeWorkloadLockSpec{ControllerName: "ceph", NodeName: ref.Node},
 	})
-	require.True(t, locks.ReadNodeLocks(t.Context(), seen.Cache, ref.Node).Inactive, "the cache does not have it")
+	require.True(t, locks.ReadNodeLocks(t.Context(), seen.Cache, ref.Node, "").Inactive, "the cache does not have it")
 	in := nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true}
 	acquired, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), in)
 	require.NoError(t, err)
@@ -105,7 +105,7 @@ func TestAnActiveNodeLockIsConfirmedWithTheAPIServer(t *testing.T) {
 	writeState(t, lock, lcmv1.LockActive)
 	f, seen, ref := activitytest.StaleLocks(t, "stale-2", "nodeworkloadlocks", &lcmv1.NodeWorkloadLockList{})
 	writeState(t, lock, lcmv1.LockInactive)
-	require.True(t, locks.ReadNodeLocks(t.Context(), seen.Cache, ref.Node).Active, "the cache has the old state")
+	require.True(t, locks.ReadNodeLocks(t.Context(), seen.Cache, ref.Node, "").Active, "the cache has the old state")
 
 	l := &locks.Activities{Clusters: f.Clusters}
 	news := ended(func() error {

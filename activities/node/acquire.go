@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/activity"
@@ -26,8 +27,12 @@ type AcquireNodeInput struct {
 	Cordon bool `json:"cordon"`
 	// KeepOnFailure is as in CordonInput.
 	KeepOnFailure bool `json:"keepOnFailure,omitempty"`
+	// TakeOver is as in CordonInput.
+	TakeOver bool `json:"takeOver,omitempty"`
 	// Scope of the maintenance, for the node's workload locks.
 	Scope lcmv1.Scope `json:"scope,omitempty"`
+	// Release is as in ClusterLockInput.
+	Release string `json:"release,omitempty"`
 	// WithCluster: request maintenance of the cluster first. A rollout has done that already for its maintenances.
 	WithCluster bool `json:"withCluster,omitempty"`
 	// Preflight is checked before the first effect.
@@ -68,8 +73,13 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (Acqu
 	if err != nil {
 		return AcquireNodeResult{}, err
 	}
+	if !acquired && served {
+		if err := notForeign(ctx, cluster, in.Node); err != nil {
+			return AcquireNodeResult{}, err
+		}
+	}
 	look := drain.Check
-	if acquired || served && locks.MayTakePodsAway(ctx, cluster, in.Node) {
+	if acquired || served && locks.MayTakePodsAway(ctx, cluster, in.Node, in.Release) {
 		look = drain.Warn
 	}
 	result := AcquireNodeResult{Locks: locks.NodeLocks{Inactive: true}}
@@ -77,17 +87,19 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (Acqu
 		return AcquireNodeResult{}, err
 	}
 	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeScheduled), Message: scheduledMessage(served)})()
-	check := lockCheck(cluster, in.Node)
+	check := lockCheck(cluster, in.Node, in.Release)
 	if served {
 		if !in.WithCluster && locks.HasNoLocks(ctx, cluster, in.Node) {
 			check = ahead(ctx, check)
 		}
-		if result.Locks, err = locks.RequestNode(ctx, cluster, node, locks.NodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, WithCluster: in.WithCluster}, acquired); err != nil {
+		request := locks.NodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, Release: in.Release, WithCluster: in.WithCluster}
+		if result.Locks, err = locks.RequestNode(ctx, cluster, node, request, acquired); err != nil {
 			return AcquireNodeResult{}, err
 		}
 	}
 	if acquired || result.Locks.Inactive {
-		cordoned, err := n.cordon(ctx, cluster, CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, KeepOnFailure: in.KeepOnFailure, Locked: result.Locks.Asked}, check)
+		cordon := CordonInput{NodeRef: in.NodeRef, Cordon: in.Cordon, KeepOnFailure: in.KeepOnFailure, TakeOver: in.TakeOver, Locked: result.Locks.Asked}
+		cordoned, err := n.cordon(ctx, cluster, cordon, check)
 		switch temporal.ErrorType(err) {
 		case temporal.ErrLockRefused: // the cache was behind
 			result.Locks.Inactive = false
@@ -135,6 +147,15 @@ func free(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef) (
 		return nil, nodeBusy(node.Name, holder)
 	}
 	return node, nil
+}
+
+// notForeign checks that no other program maintains the cluster or the node. Errors: NodeBusy.
+func notForeign(ctx context.Context, cluster *kube.Cluster, node string) error {
+	request, err := locks.ForeignRequest(ctx, cluster, node)
+	if err != nil || request == nil {
+		return err
+	}
+	return temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("node %s: %s", node, request.Message), nil, *request)
 }
 
 // markPlanned sets the condition MaintenancePlanned, beside those of other maintenances that wait for the node. Errors: NodeGone.

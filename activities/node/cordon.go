@@ -29,8 +29,12 @@ type CordonInput struct {
 	Cordon bool `json:"cordon"`
 	// KeepOnFailure keeps the node cordoned if the maintenance fails. An annotation of the node records it, in case the workflow is terminated.
 	KeepOnFailure bool `json:"keepOnFailure,omitempty"`
+	// TakeOver: the original operator cordoned the node for the same request. The node is uncordoned afterwards.
+	TakeOver bool `json:"takeOver,omitempty"`
 	// Locked: the workload locks of the node are checked again right before the cordon.
 	Locked bool `json:"locked,omitempty"`
+	// Release is that of the lock requests.
+	Release string `json:"release,omitempty"`
 	// Preflight is checked again, too.
 	Preflight drain.Preflight `json:"preflight,omitzero"`
 	// Closes is as in AcquireNodeInput.
@@ -63,7 +67,7 @@ func (n *Activities) Cordon(ctx context.Context, in CordonInput) (CordonResult, 
 	if err != nil {
 		return CordonResult{}, err
 	}
-	return n.cordon(ctx, cluster, in, lockCheck(cluster, in.Node))
+	return n.cordon(ctx, cluster, in, lockCheck(cluster, in.Node, in.Release))
 }
 
 // cordon is Cordon with a check of the locks, which runs if in.Locked is set.
@@ -121,17 +125,21 @@ func cordonMessage(in CordonInput, result CordonResult) string {
 	return "the node is cordoned for maintenance"
 }
 
-// lockCheck reads the locks of the node and of the cluster from the API server, because the cache may be behind.
-func lockCheck(cluster *kube.Cluster, node string) func(context.Context) error {
+// lockCheck reads the locks of the node and of the cluster from the API server, because the cache may be behind. It also checks that no other program
+// maintains them: it may have begun while this maintenance waited.
+func lockCheck(cluster *kube.Cluster, node, release string) func(context.Context) error {
 	return func(ctx context.Context) error {
+		if err := notForeign(ctx, cluster, node); err != nil {
+			return err
+		}
 		var ofCluster, gate locks.Gate
 		both, ctx := errgroup.WithContext(ctx)
 		both.Go(func() (err error) {
-			ofCluster, err = locksactivities.ClusterGate(ctx, cluster.Client)
+			ofCluster, err = locksactivities.ClusterGate(ctx, cluster.Client, release)
 			return err
 		})
 		both.Go(func() (err error) {
-			gate, err = locksactivities.NodeGate(ctx, cluster.Client, node)
+			gate, err = locksactivities.NodeGate(ctx, cluster.Client, node, release)
 			return err
 		})
 		if err := both.Wait(); err != nil {
@@ -158,7 +166,7 @@ func cordonChange(node *corev1.Node, in CordonInput) (marks.Marks, CordonResult)
 	change.KeepOnFailure = in.KeepOnFailure
 	marked := kube.OwnedBy(node, in.Owner) && kube.FormerStateOf(node) == kube.FormerSchedulable
 	switch {
-	case marked || !node.Spec.Unschedulable:
+	case marked || !node.Spec.Unschedulable || in.TakeOver:
 		change.Former = kube.FormerSchedulable
 		return change, CordonResult{CordonedByUs: true}
 	default:

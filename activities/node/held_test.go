@@ -96,7 +96,7 @@ func TestNothingStartsAfterTheWindowsHaveClosed(t *testing.T) {
 	drain := drain.Input{NodeRef: ref, Closes: &closes}
 	requireClosed(drains.Drain, drain)
 	require.Equal(t, []string{"web-0"}, shop.Left(t))
-	begun := temporal.Observation{Drain: &maintenancev1.DrainStatus{PodsToEvict: 2, Evicted: 1}}
+	begun := temporal.Observation{Drain: &maintenancev1.DrainStatus{EvictionPods: 2, Evicted: 1}}
 	require.NoError(t, late.Run(drains.Drain, drain, &begun), "it has started")
 	require.Empty(t, shop.Left(t))
 

@@ -12,6 +12,7 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/drain"
 	"drydock.dev/drydock/activities/events"
+	"drydock.dev/drydock/activities/locks"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -34,13 +35,22 @@ type AwaitNodeFreeInput struct {
 	Of string `json:"of,omitempty"`
 }
 
-// AwaitNodeFree waits until no other maintenance has the node or, if in.Of names a maintenance, until that one does not have it. Errors: NodeGone.
+// AwaitNodeFree waits until no other maintenance has the node, and no other program maintains it or the cluster. If in.Of names a maintenance, it waits
+// only until that one does not have the node. Errors: NodeGone.
 func (n *Activities) AwaitNodeFree(ctx context.Context, in AwaitNodeFreeInput) error {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}
-	watched := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node}}}
+	watched, others := []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: in.Node}}}, false
+	if in.Of == "" {
+		if _, others, err = locks.ServingCluster(ctx, n.Clusters, in.Cluster); err != nil {
+			return err
+		}
+	}
+	if others {
+		watched = append(watched, locks.RequestKinds()...)
+	}
 	return n.Waits.Await(ctx, cluster, watched, func(ctx context.Context) (temporal.Observation, bool, error) {
 		node, err := cluster.Node(ctx, in.Node)
 		if err != nil {
@@ -49,6 +59,12 @@ func (n *Activities) AwaitNodeFree(ctx context.Context, in AwaitNodeFreeInput) e
 		holder := holder(node, in.Owner)
 		if workflow, _ := kube.OwnerWorkflow(holder); holder != "" && (in.Of == "" || in.Of == workflow) {
 			return temporal.Observation{Wait: busy(in.Node, holder)}, false, nil
+		}
+		if others {
+			request, err := locks.ForeignRequest(ctx, cluster, in.Node)
+			if err != nil || request != nil {
+				return foreign(request), false, err
+			}
 		}
 		return temporal.Observation{}, true, nil
 	})
@@ -97,6 +113,14 @@ func holder(node *corev1.Node, owner string) string {
 func nodeBusy(node, holder string) error {
 	workflow, _ := kube.OwnerWorkflow(holder)
 	return temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("node %s is under maintenance by %s", node, workflow), nil)
+}
+
+// foreign observes that another program maintains the cluster or the node.
+func foreign(request *drydockv1.Blocker) temporal.Observation {
+	if request == nil {
+		return temporal.Observation{}
+	}
+	return temporal.Observation{Wait: &drydockv1.Wait{Reason: locks.ReasonForeignMaintenance, Message: request.Message, Blockers: []drydockv1.Blocker{*request}}}
 }
 
 func busy(node, holder string) *drydockv1.Wait {

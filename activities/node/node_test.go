@@ -23,7 +23,7 @@ func TestOurConditionsKeepThoseOfTheKubelet(t *testing.T) {
 		var conditions []corev1.NodeCondition
 		for _, condition := range activitytest.GetNode(t, ref.Node).Status.Conditions {
 			if condition.Reason != "Drydock" {
-				condition.LastHeartbeatTime = metav1.Time{}
+				condition.LastHeartbeatTime, condition.LastTransitionTime = metav1.Time{}, metav1.Time{} // the kubelet may just have started
 				conditions = append(conditions, condition)
 			}
 		}

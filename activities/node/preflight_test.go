@@ -53,8 +53,8 @@ func TestThePreflightReportsABudgetThatCanNeverAllowADisruption(t *testing.T) {
 	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "web"))
 	budget := shop.Budget(t, "web", 1, 1)
 	activitytest.Settled(t, activitytest.SpokeName, budget)
-	warning := fmt.Sprintf("the drain of node %s would wait until you change the budgets or add replicas: "+
-		"1 pod blocked by PodDisruptionBudget %s/web (0 of 1 may be disrupted; 1 of 1 healthy, needs 1)", ref.Node, shop.Namespace)
+	warning := fmt.Sprintf("the drain of node %s would wait: 1 pod blocked by PodDisruptionBudget %s/web (its minAvailable is 1, and it selects 1 pod): "+
+		`add replicas, or lower it with kubectl patch pdb web -n %s --type=merge -p '{"spec":{"minAvailable":0}}'`, ref.Node, shop.Namespace, shop.Namespace)
 	preflight := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
 	for range 2 {
 		planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Preflight: preflight})

@@ -6,7 +6,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -18,7 +18,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// AwaitBlockers waits until the blockers of a rollout have succeeded, by their saved status on the hub. Errors: InvalidSpec if rollouts wait for each
+// AwaitBlockers waits until the blockers of a rollout have succeeded, by their objects or their saved status on the hub. Errors: InvalidSpec if rollouts wait for each
 // other.
 func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) error {
 	hub, err := r.Clusters.Hub(ctx)
@@ -27,7 +27,10 @@ func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUp
 	}
 	var kinds []client.Object
 	for _, blocker := range rollout.Blockers(&cgu) {
-		kinds = append(kinds, kube.SingleObject(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: blocker.Namespace, Name: rollout.SavedName(blocker.Name)}}))
+		object, saved := &ranv1.ClusterGroupUpgrade{}, &corev1.ConfigMap{}
+		object.Namespace, object.Name = blocker.Namespace, blocker.Name
+		saved.Namespace, saved.Name = blocker.Namespace, rollout.SavedName(blocker.Name)
+		kinds = append(kinds, kube.IfServed(object), kube.SingleObject(saved))
 	}
 	return r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		known, err := readBlockers(ctx, hub, &cgu)
@@ -45,7 +48,22 @@ func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUp
 
 // readBlockers reads the blockers of a rollout and, recursively, their blockers.
 func readBlockers(ctx context.Context, hub *kube.Cluster, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
-	return rollout.GatherBlockers(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) { return readSaved(ctx, hub, name) })
+	return rollout.GatherBlockers(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+		return readRollout(ctx, hub, name)
+	})
+}
+
+// readRollout returns the rollout of a name: its object, or else the saved one; nil: there is neither.
+func readRollout(ctx context.Context, hub *kube.Cluster, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+	object := &ranv1.ClusterGroupUpgrade{}
+	switch err := hub.Client.Get(ctx, name, object); {
+	case err == nil:
+		return object, nil
+	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
+		return readSaved(ctx, hub, name)
+	default:
+		return nil, activitykit.Explain(hub, "read ClusterGroupUpgrade "+name.String(), err)
+	}
 }
 
 // readSaved returns the saved rollout of a name; nil: none is saved.

@@ -60,6 +60,26 @@ func TestABlockedRolloutContinuesWhenItsLastBlockerSucceeds(t *testing.T) {
 	require.Less(t, time.Since(succeeded), activitytest.EventTimeout, "an event ends the wait, not a periodic read")
 }
 
+// Another operator may run the blocker: only its object on the hub shows its status.
+func TestTheObjectOfABlockerCounts(t *testing.T) {
+	save(t, "operated", metav1.ConditionTrue)
+	blocker := activitytest.Create(t, activitytest.BareCluster(t), &ranv1.ClusterGroupUpgrade{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "operated"},
+		Spec:       ranv1.ClusterGroupUpgradeSpec{Clusters: []string{"c1"}, RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1)}},
+	})
+	ended := awaitBlockers(t.Context(), "blocked", blockedBy("default", "operated"))
+	blocker.Status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonTimedOut, LastTransitionTime: metav1.Now()}}
+	require.NoError(t, activitytest.BareCluster(t).Client.Status().Update(t.Context(), blocker))
+	select {
+	case err := <-ended:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	blocker.Status.Conditions[0].Status, blocker.Status.Conditions[0].Reason = metav1.ConditionTrue, ranv1.ReasonCompleted
+	require.NoError(t, activitytest.BareCluster(t).Client.Status().Update(t.Context(), blocker))
+	require.NoError(t, <-ended)
+}
+
 func TestANewCycleEndsTheWaitForBlockers(t *testing.T) {
 	save(t, "chicken", "")
 	ended := awaitBlockers(t.Context(), "egg", blockedBy("default", "chicken"))

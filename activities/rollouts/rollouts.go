@@ -3,6 +3,8 @@ package rollouts
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"slices"
 	"time"
@@ -13,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
@@ -21,6 +24,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/manifestworks"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/snapshot"
@@ -44,12 +48,16 @@ type Plan struct {
 	rollout.Plan
 	// PolicyNamespaces are the namespaces of the policies for the upgrade, by name.
 	PolicyNamespaces map[string]string `json:"policyNamespaces,omitempty"`
+	// PolicyContent lists the Subscriptions of the policies for the upgrade as JSON, by the name of the policy.
+	PolicyContent map[string]string `json:"policyContent,omitempty"`
 	// NotBound lists the indexes of the policies that are not bound to a cluster, by the index of the cluster in the plan.
 	NotBound map[int][]int `json:"notBound,omitempty"`
 	// TaskQueues are the task queues of clusters that do not use the common one.
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 	// BackupImage is the image of the Jobs that make backups.
 	BackupImage string `json:"backupImage,omitempty"`
+	// Digest identifies the plan: that of another plan differs.
+	Digest string `json:"digest,omitempty"`
 	// Spec is the spec with its defaults; nil: the spec in the input had them.
 	Spec *ranv1.ClusterGroupUpgradeSpec `json:"spec,omitempty"`
 }
@@ -81,6 +89,62 @@ func (r planReader) List(ctx context.Context, list client.ObjectList, options ..
 // PlanRollout selects the clusters of a rollout and divides them into batches. The plan is invalid if no worker has credentials for a cluster.
 // Errors: those of CheckRollout; NotFound if the hub does not serve ManagedClusters.
 func (r *Activities) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUpgrade) (Plan, error) {
+	plan, err := r.plan(ctx, given)
+	if err != nil {
+		return Plan{}, err
+	}
+	plan.Digest, err = digestOf(plan)
+	return plan, err
+}
+
+// digestOf identifies a plan, whenever it was made.
+func digestOf(plan Plan) (string, error) {
+	plan.Conditions = slices.Clone(plan.Conditions)
+	for i := range plan.Conditions {
+		plan.Conditions[i].LastTransitionTime = metav1.Time{}
+	}
+	text, err := json.Marshal(plan)
+	digest := sha256.Sum256(text)
+	return hex.EncodeToString(digest[:]), err
+}
+
+// AwaitOtherPlanInput is a rollout with the digest of its plan; empty: it has none.
+type AwaitOtherPlanInput struct {
+	Object ranv1.ClusterGroupUpgrade `json:"object"`
+	Digest string                    `json:"digest,omitempty"`
+}
+
+// planShare is the part of the time in which a rollout that waits for another plan is planned, at most.
+const planShare = 10
+
+// AwaitOtherPlan waits until a rollout would have another plan. Errors: those of PlanRollout.
+func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput) error {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	kinds := []client.Object{kube.IfServed(activitykit.ManagedCluster("")), kube.IfServed(&ranv1.PreCachingConfig{})}
+	for _, kind := range []schema.GroupVersionKind{policies.Policies, manifestworks.Templates} {
+		object := &unstructured.Unstructured{}
+		object.SetGroupVersionKind(kind)
+		kinds = append(kinds, kube.IfServed(object))
+	}
+	return r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
+		started := time.Now()
+		plan, err := r.PlanRollout(ctx, in.Object)
+		if err != nil || plan.Digest != in.Digest {
+			return temporal.Observation{}, true, err
+		}
+		select { // gather the changes of a busy hub
+		case <-ctx.Done():
+		case <-time.After(max(time.Second, planShare*time.Since(started))):
+		}
+		return temporal.Observation{}, false, nil
+	})
+}
+
+// plan is PlanRollout without the digest.
+func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) (Plan, error) {
 	cgu, err := r.CheckRollout(ctx, given)
 	if err != nil {
 		return Plan{}, err
@@ -105,7 +169,7 @@ func (r *Activities) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUp
 	inventory.Rollouts = rollouts
 	now := time.Now()
 	plan := Plan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
-	plan.PolicyNamespaces = plan.Plan.PolicyNamespaces
+	plan.PolicyNamespaces, plan.PolicyContent = plan.Plan.PolicyNamespaces, plan.Plan.PolicyContent
 	plan.NotBound = rollout.CompactNotBound(plan.Plan.NotBound, slices.Concat(plan.RemediationPlan...))
 	if len(rollout.ChangedFields(given.Spec, cgu.Spec)) > 0 {
 		plan.Spec = &cgu.Spec

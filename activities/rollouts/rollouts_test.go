@@ -81,6 +81,31 @@ func TestAPlanSetsDefaultsAndRefusesInvalidFields(t *testing.T) {
 	require.ErrorContains(t, err, "spec.batchTimeoutAction")
 }
 
+func TestAWaitEndsWhenTheRolloutWouldHaveAnotherPlan(t *testing.T) {
+	a := &Activities{Clusters: activitytest.Clusters}
+	cgu := activitytest.NodeRollout("comes-later")
+	first, err := a.PlanRollout(t.Context(), cgu)
+	require.NoError(t, err)
+	require.False(t, first.Valid())
+	again, err := a.PlanRollout(t.Context(), cgu)
+	require.NoError(t, err)
+	require.Equal(t, first.Digest, again.Digest, "the time does not change a plan")
+
+	ended := make(chan error, 1)
+	go func() { ended <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{Object: cgu, Digest: first.Digest}) }()
+	activitytest.ManagedCluster(t, "unrelated", nil)
+	select {
+	case err := <-ended:
+		t.Fatalf("it did not wait: %v", err)
+	default:
+	}
+	activitytest.ManagedCluster(t, "comes-later", nil)
+	require.NoError(t, <-ended)
+	other, err := a.PlanRollout(t.Context(), cgu)
+	require.NoError(t, err)
+	require.NotEqual(t, first.Digest, other.Digest)
+}
+
 func TestAWorkerWithoutAHubPlansNoRollout(t *testing.T) {
 	alone := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: activitytest.Stack.Cluster(activitytest.SpokeName).Config}), kube.Options{})
 	t.Cleanup(alone.Close)

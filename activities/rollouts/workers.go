@@ -45,7 +45,7 @@ func (r *Activities) checkWorkers(ctx context.Context, plan *Plan, cgu *ranv1.Cl
 		}
 	}
 	if len(problems) > 0 {
-		rollout.SetCondition(&plan.Conditions, ranv1.ConditionValidated, metav1.ConditionFalse, reasons[0], strings.Join(problems, "; "), now)
+		plan.SetCondition(ranv1.ConditionValidated, metav1.ConditionFalse, reasons[0], strings.Join(problems, "; "), now)
 	}
 	if !plan.Valid() {
 		plan.RemediationPlan = [][]string{}

@@ -43,6 +43,9 @@ type Result struct {
 	// LoopSlotIdle is the same for the loop.
 	LoopSlotIdle Latency `json:"loopSlotIdle"`
 
+	// Objects are the times of requests by objects.
+	Objects *ObjectTimes `json:"objects,omitempty"`
+
 	// Wall is the median time of a round.
 	Wall Walls `json:"wall"`
 
@@ -112,6 +115,9 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 	}
 	result := Result{Size: size}
 	methods := []method{{"Drydock", byDrydock}}
+	if size.ByObject {
+		methods = []method{{"Drydock, by objects", byObjects}}
+	}
 	if !size.Alone {
 		methods = append(methods, method{"a loop", byLoop}, method{"kubectl drain", byKubectl})
 	}

@@ -26,10 +26,16 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	size := Size{Nodes: 2, Pods: 1, AtOnce: 1, Rounds: 1}
 	drained := size
 	drained.DrainOnly, drained.Alone = true, true
-	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}, Harbors: []int{2}}, os.Stderr)
+	objects := drained
+	objects.ByObject = true
+	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained, objects}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}, Harbors: []int{2}}, os.Stderr)
 	require.NoError(t, err)
 
-	require.Len(t, report.Results, 2)
+	require.Len(t, report.Results, 3)
+	requested := report.Results[2]
+	require.Equal(t, []int{2, 2, 1, 2}, []int{requested.RequestToReady.Count, requested.ReleaseToUncordon.Count, requested.Objects.ApplyToCordon.Count, requested.Objects.DrainedToStatus.Count})
+	require.Positive(t, requested.Objects.StatusWrites)
+	require.Positive(t, requested.EventsEach)
 	require.Zero(t, report.Results[1].Requests.ByTarget["create jobs"])
 	require.Zero(t, report.Results[1].Wall.Loop)
 	require.Equal(t, 2, report.Results[1].RequestToReady.Count)
@@ -103,7 +109,7 @@ func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 	read, err := ParseSizes(sizes.Strings())
 	require.NoError(t, err)
 	require.Equal(t, sizes, read)
-	for _, text := range []string{"", "20", "20x10", "x10@5", "20x10@0", "20x-1@5", "20x10@5*0", "20x10@5*"} {
+	for _, text := range []string{"", "20", "20x10", "x10@5", "20x10@0", "20x-1@5", "20x10@5*0", "20x10@5*", "20x10@5*2/objects", "20x10@5/drain/objects"} {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 20x10@5", text)
 	}

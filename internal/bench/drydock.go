@@ -25,12 +25,8 @@ const workerUsers = "system:serviceaccount:drydock-system:drydock-"
 
 // byDrydock maintains the nodes with rollouts of the CLI.
 func byDrydock(ctx context.Context, s *measurement, result *Result) error {
-	before, err := usageOfBoth(s.fleet)
-	if err != nil {
-		return err
-	}
 	var all []history
-	took, err := s.rounds(ctx, func(ctx context.Context, round int) (time.Duration, error) {
+	seen, err := s.measureWorker(ctx, result, func(ctx context.Context, round int) (time.Duration, error) {
 		histories, err := rollOut(ctx, s.fleet, s.server, s.rollout(fmt.Sprintf("round-%d", round+1)))
 		if err != nil {
 			return 0, err
@@ -41,19 +37,32 @@ func byDrydock(ctx context.Context, s *measurement, result *Result) error {
 	if err != nil {
 		return err
 	}
+	return result.readHistories(all, seen)
+}
+
+// measureWorker runs all rounds, and records their time and what they cost the worker and Temporal.
+func (s *measurement) measureWorker(ctx context.Context, result *Result, run func(ctx context.Context, round int) (time.Duration, error)) (observed, error) {
+	before, err := usageOfBoth(s.fleet)
+	if err != nil {
+		return observed{}, err
+	}
+	took, err := s.rounds(ctx, run)
+	if err != nil {
+		return observed{}, err
+	}
 	after, err := usageOfBoth(s.fleet)
 	if err != nil {
-		return err
+		return observed{}, err
 	}
 	seen, err := s.observe(workerUsers)
 	if err != nil {
-		return err
+		return observed{}, err
 	}
 	result.Wall.Drydock = median(took)
 	result.SlotIdle = latency(seen.slotIdle(s.size))
 	result.Requests = requestsOf(seen.requests, workerUsers, s.size.maintenances())
 	result.Worker, result.Temporal = after[0].since(before[0]), after[1].since(before[1])
-	return result.readHistories(all, seen)
+	return seen, nil
 }
 
 // usageOfBoth returns the usage of the worker and of Temporal.

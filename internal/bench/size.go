@@ -17,13 +17,17 @@ type Size struct {
 	Rounds int `json:"rounds"`
 	// DrainOnly: no Job runs on the nodes.
 	DrainOnly bool `json:"drainOnly,omitempty"`
+	// ByObject: a NodeMaintenance requests each node, instead of a rollout. No Job runs, and there is one round.
+	ByObject bool `json:"byObject,omitempty"`
 	// Alone: the loop and kubectl are not measured.
 	Alone bool `json:"alone,omitempty"`
 }
 
-// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", then *ROUNDS if there are several, "/drain" for DrainOnly, and "/alone" for Alone.
+// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", then *ROUNDS if there are several, "/drain" for DrainOnly or "/objects" for ByObject, and "/alone"
+// for Alone.
 func ParseSize(text string) (Size, error) {
 	rest, alone := strings.CutSuffix(text, aloneSuffix)
+	rest, byObject := strings.CutSuffix(rest, objectsSuffix)
 	rest, drainOnly := strings.CutSuffix(rest, drainSuffix)
 	rest, rounds, several := strings.Cut(rest, "*")
 	rest, atOnce, _ := strings.Cut(rest, "@")
@@ -31,15 +35,16 @@ func ParseSize(text string) (Size, error) {
 	if !several {
 		rounds = "1"
 	}
-	size := Size{DrainOnly: drainOnly, Alone: alone}
+	size := Size{DrainOnly: drainOnly || byObject, ByObject: byObject, Alone: alone}
 	for _, part := range []struct {
 		number *int
 		text   string
 		min    int
 	}{{&size.Nodes, nodes, 1}, {&size.Pods, pods, 0}, {&size.AtOnce, atOnce, 1}, {&size.Rounds, rounds, 1}} {
 		number, err := strconv.Atoi(part.text)
-		if err != nil || number < part.min {
-			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, followed by /drain, /alone, /drain/alone or nothing, e.g. 20x10@5", text)
+		if err != nil || number < part.min || byObject && (several || drainOnly) {
+			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE/objects, or NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS followed by /drain or nothing; "+
+				"/alone may come last, e.g. 20x10@5", text)
 		}
 		*part.number = number
 	}
@@ -52,7 +57,10 @@ func (s Size) String() string {
 	if s.Rounds > 1 {
 		text += fmt.Sprintf("*%d", s.Rounds)
 	}
-	if s.DrainOnly {
+	switch {
+	case s.ByObject:
+		text += objectsSuffix
+	case s.DrainOnly:
 		text += drainSuffix
 	}
 	if s.Alone {
@@ -64,6 +72,8 @@ func (s Size) String() string {
 const (
 	// drainSuffix follows a size whose nodes are only drained.
 	drainSuffix = "/drain"
+	// objectsSuffix follows a size whose nodes are requested by objects.
+	objectsSuffix = "/objects"
 	// aloneSuffix follows a size that is measured without comparison.
 	aloneSuffix = "/alone"
 )
@@ -74,7 +84,10 @@ func (s Size) title() string {
 	if s.Rounds > 1 {
 		second += fmt.Sprintf(", %d rounds", s.Rounds)
 	}
-	if s.DrainOnly {
+	switch {
+	case s.ByObject:
+		second += ", by objects"
+	case s.DrainOnly:
 		second += ", no jobs"
 	}
 	return counted(s.Nodes, "node") + " x " + counted(s.Pods, "pod") + "\n" + second

@@ -93,6 +93,9 @@ func (r Report) groups() [][]line[Result] {
 			{"release to uncordon, p50 / p99", func(r Result) string { return r.ReleaseToUncordon.String() }},
 			{"slot idle, p50 / p99", func(r Result) string { return r.SlotIdle.String() }},
 			{"slot idle with the loop, p50 / p99", func(r Result) string { return r.LoopSlotIdle.String() }},
+			{"object to cordon (free slot), p50 / p99", func(r Result) string { return r.objects().ApplyToCordon.String() }},
+			{"drained to object's status, p50 / p99", func(r Result) string { return r.objects().DrainedToStatus.String() }},
+			{"status writes per object", func(r Result) string { return unlessNone(r.objects().StatusWrites, "%.1f") }},
 		},
 		{
 			{"wall time", func(r Result) string { return seconds(r.Wall.Drydock) }},
@@ -109,6 +112,14 @@ func (r Report) groups() [][]line[Result] {
 			{"Temporal: CPU, per node", func(r Result) string { return r.Temporal.shared(r.Size.maintenances(), 1) }},
 		},
 	}
+}
+
+// objects returns the times of requests by objects; zero if there are none.
+func (r Result) objects() ObjectTimes {
+	if r.Objects == nil {
+		return ObjectTimes{}
+	}
+	return *r.Objects
 }
 
 // verbs returns a line for each used verb.

@@ -79,7 +79,7 @@ func (s *scenarioRun) crashWorker(t *testing.T, how end, targets []target, state
 		if c.activity != "" {
 			require.Contains(t, c.pending, c.activity, "the worker did not end in state %s", c.state)
 		} else {
-			require.Empty(t, c.pending, "the worker did not end in state %s", c.state)
+			require.Empty(t, slices.DeleteFunc(slices.Clone(c.pending), ofObject), "the worker did not end in state %s", c.state)
 		}
 	}
 	s.crashes = append(s.crashes, crashes...)
@@ -89,6 +89,11 @@ func (s *scenarioRun) crashWorker(t *testing.T, how end, targets []target, state
 			at.unblock()
 		}
 	}
+}
+
+// ofObject reports whether an activity runs beside the work because an object requests it.
+func ofObject(activity string) bool {
+	return activity == "AwaitOtherPlan" || activity == "PublishStatus"
 }
 
 // showCrashes prints the states in which workers ended.

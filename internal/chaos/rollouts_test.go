@@ -46,8 +46,7 @@ func (s *scenarioRun) rollOut(t *testing.T, of shape, change func(*ranv1.Cluster
 	if change != nil {
 		change(&spec)
 	}
-	s.drydock(t, "upgrade", "start", "-f", s.manifest(t, ranv1.GroupVersion.String(), "ClusterGroupUpgrade", w.name, spec))
-	s.started(w)
+	s.request(t, w, s.Hub, objectOf(t, ranv1.GroupVersion.WithKind("ClusterGroupUpgrade"), w.name, &spec), "upgrade", "start")
 	return w
 }
 

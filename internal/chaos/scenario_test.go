@@ -13,6 +13,11 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -28,6 +33,8 @@ type scenario struct {
 	run   func(*testing.T, *scenarioRun)
 	// crashes are the states in which the scenario ends a worker.
 	crashes []crashPoint
+	// byObject: objects in clusters request its work, instead of the CLI.
+	byObject bool
 }
 
 // crashPoint is a state in which a worker ends, and how it ends.
@@ -48,8 +55,9 @@ type scenarioRun struct {
 	name string
 	rand *rand.Rand
 	// began is the start of the scenario. Earlier actions are ignored.
-	began time.Time
-	mu    sync.Mutex
+	began    time.Time
+	mu       sync.Mutex
+	byObject bool
 	// works are the maintenances and rollouts that the scenario has started.
 	works   []*work
 	answers lostAnswers
@@ -80,6 +88,9 @@ type work struct {
 	maintainedAgain bool
 	// labels: it labels its clusters at its start, and removes the label at its end.
 	labels bool
+	// object requested it in a cluster; nil: the CLI did.
+	object  *unstructured.Unstructured
+	cluster *devstack.Cluster
 }
 
 // startScenario starts a scenario on the shared fleet.
@@ -95,6 +106,7 @@ func startScenario(t *testing.T, name string, seed uint64) *scenarioRun {
 func (s *scenarioRun) finish(t *testing.T) {
 	t.Helper()
 	s.requireEnds(t)
+	s.deleteObjects(t)
 	for _, spoke := range s.Spokes {
 		require.NoError(t, s.AwaitCleanup(t.Context(), spoke))
 	}
@@ -165,13 +177,40 @@ func (s *scenarioRun) maintainFor(t *testing.T, at target, requestorID string, s
 	if requestorID != requestor {
 		name += "-" + requestorID
 	}
-	s.drydock(t, "node", "maintain", "--cluster", at.spoke.Name, "-f", s.manifest(t, maintenancev1.GroupVersion.String(), "NodeMaintenance", name, spec))
 	w := &work{
 		name: name, workflow: temporal.NodeMaintenanceID(at.spoke.Name, namespace, name), job: spec.Action != nil,
 		nodes: map[string][]string{at.spoke.Name: {at.node}}, end: ended,
 	}
-	s.started(w)
+	s.request(t, w, at.spoke, objectOf(t, maintenancev1.GroupVersion.WithKind("NodeMaintenance"), name, &spec), "node", "maintain", "--cluster", at.spoke.Name)
 	return w
+}
+
+// objectOf returns an object with a spec.
+func objectOf(t *testing.T, kind schema.GroupVersionKind, name string, spec any) *unstructured.Unstructured {
+	t.Helper()
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(spec)
+	require.NoError(t, err)
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": fields}}
+	object.SetGroupVersionKind(kind)
+	object.SetNamespace(namespace)
+	object.SetName(name)
+	return object
+}
+
+// request requests work with an object in a cluster, or with the command of the CLI that reads such an object.
+func (s *scenarioRun) request(t *testing.T, w *work, cluster *devstack.Cluster, object *unstructured.Unstructured, command ...string) {
+	t.Helper()
+	if s.byObject {
+		w.object, w.cluster = object, cluster
+		require.NoError(t, objectClient(t, cluster).Create(t.Context(), object))
+		require.Eventually(t, func() bool {
+			_, err := s.temporal.DescribeWorkflowExecution(t.Context(), w.workflow, "")
+			return err == nil
+		}, waitLimit, 100*time.Millisecond, "%s does not start", w.workflow)
+	} else {
+		s.drydock(t, append(command, "-f", s.manifest(t, object))...)
+	}
+	s.started(w)
 }
 
 func (s *scenarioRun) started(w *work) {
@@ -180,17 +219,37 @@ func (s *scenarioRun) started(w *work) {
 	s.works = append(s.works, w)
 }
 
+func objectClient(t *testing.T, cluster *devstack.Cluster) client.Client {
+	t.Helper()
+	c, err := client.New(cluster.Config, client.Options{})
+	require.NoError(t, err)
+	return c
+}
+
+// deleteObjects deletes the objects that requested work that has ended. They are released at once.
+func (s *scenarioRun) deleteObjects(t *testing.T) {
+	t.Helper()
+	for _, w := range s.works {
+		if w.object == nil {
+			continue
+		}
+		c := objectClient(t, w.cluster)
+		require.NoError(t, c.Delete(t.Context(), w.object))
+		require.Eventually(t, func() bool {
+			return apierrors.IsNotFound(c.Get(t.Context(), client.ObjectKeyFromObject(w.object), w.object))
+		}, waitLimit, 100*time.Millisecond, "%s is not released", w.name)
+	}
+}
+
 // namespace of maintenances and rollouts.
 const namespace = "default"
 
 // manifest writes an object to a file and returns its path.
-func (s *scenarioRun) manifest(t *testing.T, apiVersion, kind, name string, spec any) string {
+func (s *scenarioRun) manifest(t *testing.T, object *unstructured.Unstructured) string {
 	t.Helper()
-	content, err := yaml.Marshal(map[string]any{
-		"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "namespace": namespace}, "spec": spec,
-	})
+	content, err := yaml.Marshal(object)
 	require.NoError(t, err)
-	path := filepath.Join(t.TempDir(), name+".yaml")
+	path := filepath.Join(t.TempDir(), object.GetName()+".yaml")
 	require.NoError(t, os.WriteFile(path, content, 0o600))
 	return path
 }

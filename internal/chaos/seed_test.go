@@ -63,6 +63,7 @@ func parseNumber(t *testing.T, variable string) int64 {
 func runScenario(t *testing.T, scenario scenario, name string, seed uint64) {
 	t.Helper()
 	s := startScenario(t, name, seed)
+	s.byObject = scenario.byObject
 	scenario.run(t, s)
 	s.finish(t)
 }

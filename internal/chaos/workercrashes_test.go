@@ -37,7 +37,17 @@ func workerCrashes() []scenario {
 			crashes = append(crashes, crashOnSpokes("the worker "+how.what+" while "+m.when, how, m.states...))
 		}
 	}
-	return crashes
+	return append(crashes, byObjects(crashes)...)
+}
+
+// byObjects returns the scenarios with objects that request their work.
+func byObjects(scenarios []scenario) []scenario {
+	all := slices.Clone(scenarios)
+	for i := range all {
+		all[i].name += ", requested by objects"
+		all[i].short, all[i].byObject = false, true
+	}
+	return all
 }
 
 // moment is a time at which rollouts are in those states, each on its own spoke.

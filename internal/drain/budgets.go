@@ -22,8 +22,10 @@ type guard struct {
 	counted bool
 	// version changes whenever the pod or one of its budgets does.
 	version string
-	// state describes the budget for the message of a drain that waits for it.
-	state string
+	// state says why the budget allows no disruption, for the message of a drain that waits for it. advice is how to change it; empty: wait.
+	state, advice string
+	// unhealthy are the pods that the budget lacks, and why; empty: unknown.
+	unhealthy string
 }
 
 // budgets finds the PodDisruptionBudgets of pods.
@@ -31,11 +33,15 @@ type budgets struct {
 	byNamespace map[string][]*policyv1.PodDisruptionBudget
 	// parsed has the selectors of the namespaces that were needed: a cluster has many more budgets than a node has pods.
 	parsed map[string][]budget
+	// unhealthy are, by budget, the pods that it lacks.
+	unhealthy map[string]string
 }
 
 type budget struct {
 	*policyv1.PodDisruptionBudget
 	selector labels.Selector
+	// unhealthy are the pods that it lacks, and why; empty: unknown.
+	unhealthy string
 }
 
 func newBudgets(list []policyv1.PodDisruptionBudget) budgets {
@@ -54,7 +60,9 @@ func (b budgets) in(namespace string) []budget {
 	for _, candidate := range b.byNamespace[namespace] {
 		// As in the API server, a budget with an invalid selector selects no pod.
 		if selector, err := metav1.LabelSelectorAsSelector(candidate.Spec.Selector); err == nil {
-			parsed = append(parsed, budget{candidate, selector})
+			found := budget{PodDisruptionBudget: candidate, selector: selector}
+			found.unhealthy = b.unhealthy[found.key()]
+			parsed = append(parsed, found)
 		}
 	}
 	b.parsed[namespace] = parsed
@@ -83,8 +91,7 @@ func applyBudgets(decision Decision, guarding []budget) Decision {
 		return decision
 	case len(guarding) > 1:
 		decision.Action, decision.Reason = Block, ReasonMultipleBudgets
-		decision.Message = fmt.Sprintf("PodDisruptionBudgets %s select it, and no pod under more than one is evicted; narrow their selectors",
-			strings.Join(decision.Budgets, " and "))
+		decision.Message = fmt.Sprintf("PodDisruptionBudgets %s select it, and no pod under more than one is evicted", strings.Join(decision.Budgets, " and "))
 		return decision
 	}
 	only := guarding[0]
@@ -93,16 +100,20 @@ func applyBudgets(decision Decision, guarding []budget) Decision {
 	}
 	decision.budget.counted = true
 	decision.budget.allowed = only.allowed()
-	decision.budget.state = only.state()
+	decision.budget.state, decision.budget.unhealthy = only.state(), only.lacking()
 	switch {
 	case decision.budget.allowed > 0:
 		return decision
 	case only.never():
 		decision.Action, decision.Reason = Block, ReasonDisruptionBudgetNever
-		decision.Message = fmt.Sprintf("PodDisruptionBudget %s can never allow a disruption (%s); change it, or add replicas", only.key(), only.state())
+		decision.budget.state, decision.budget.unhealthy, decision.budget.advice = only.cause(), "", only.advice()
+		decision.Message = fmt.Sprintf("PodDisruptionBudget %s never allows a disruption (%s)", only.key(), only.cause())
 	default:
 		decision.Reason = ReasonDisruptionBudget
-		decision.Message = fmt.Sprintf("PodDisruptionBudget %s allows no disruption now (%s)", only.key(), only.state())
+		decision.Message = fmt.Sprintf("PodDisruptionBudget %s allows no disruption now (%s%s)", only.key(), only.state(), only.lacking())
+		if !podReady(decision.pod) {
+			decision.Message += "; the pod is not ready itself: repair it, or let unhealthy pods leave with " + only.patch(`{"unhealthyPodEvictionPolicy":"AlwaysAllow"}`)
+		}
 	}
 	return decision
 }
@@ -137,9 +148,7 @@ func (b budget) allowed() int {
 
 // letsUnhealthyGo reports whether the pod is not ready and its eviction uses none of the budget.
 func (b budget) letsUnhealthyGo(pod *corev1.Pod) bool {
-	// A running pod without the condition counts as ready: kubelets always set it.
-	ready := slices.IndexFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Type == corev1.PodReady })
-	if ready < 0 || pod.Status.Conditions[ready].Status == corev1.ConditionTrue {
+	if podReady(pod) {
 		return false
 	}
 	if policy := b.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy == policyv1.AlwaysAllow {
@@ -148,19 +157,58 @@ func (b budget) letsUnhealthyGo(pod *corev1.Pod) bool {
 	return b.Status.CurrentHealthy >= b.Status.DesiredHealthy && b.Status.DesiredHealthy > 0
 }
 
-// never reports whether a budget can never allow a disruption unless it or its workload changes: it requires every pod, or it allows none although
-// all are healthy.
+// podReady reports whether a running pod is ready. One without the condition counts as ready: kubelets always set it.
+func podReady(pod *corev1.Pod) bool {
+	ready := conditionOf(pod, corev1.PodReady)
+	return ready == nil || ready.Status == corev1.ConditionTrue
+}
+
+// never reports whether a budget requires every pod, so that it can never allow a disruption unless it or its workload changes.
 func (b budget) never() bool {
 	if demandsAll(b.Spec) {
 		return true
 	}
-	status := b.Status
-	if b.syncFailure() != "" || !b.current() || status.ExpectedPods == 0 {
-		return false
+	counted := b.syncFailure() == "" && b.current() && b.Status.ExpectedPods > 0
+	return counted && b.Status.DesiredHealthy >= b.Status.ExpectedPods
+}
+
+// cause is the setting by which a budget can never allow a disruption, e.g. "its maxUnavailable is 0".
+func (b budget) cause() string {
+	switch {
+	case b.Spec.MaxUnavailable != nil && demandsAll(b.Spec):
+		return "its maxUnavailable is " + b.Spec.MaxUnavailable.String()
+	case b.Spec.MinAvailable != nil && demandsAll(b.Spec):
+		return "its minAvailable is " + b.Spec.MinAvailable.String()
+	case b.Spec.MinAvailable != nil:
+		return fmt.Sprintf("its minAvailable is %s, and it selects %s", b.Spec.MinAvailable.String(), pods(b.Status.ExpectedPods))
 	}
-	// While evictions are in progress, the count includes the healthy pods that are leaving.
-	settled := len(status.DisruptedPods) == 0
-	return status.DesiredHealthy >= status.ExpectedPods || settled && status.CurrentHealthy >= status.ExpectedPods
+	return fmt.Sprintf("it needs %d healthy pods, and selects %s", b.Status.DesiredHealthy, pods(b.Status.ExpectedPods))
+}
+
+func pods(number int32) string {
+	if number == 1 {
+		return "1 pod"
+	}
+	return fmt.Sprintf("%d pods", number)
+}
+
+// advice is how to change a budget that can never allow a disruption.
+func (b budget) advice() string {
+	least := b.Spec.MinAvailable
+	switch {
+	case b.Spec.MaxUnavailable != nil && demandsAll(b.Spec):
+		return "set it to 1 or more with " + b.patch(`{"maxUnavailable":1}`)
+	case least != nil && demandsAll(b.Spec):
+		return "replace it with " + b.patch(`{"minAvailable":null,"maxUnavailable":1}`)
+	case least != nil && least.Type == intstr.Int:
+		return "add replicas, or lower it with " + b.patch(fmt.Sprintf(`{"minAvailable":%d}`, max(0, b.Status.ExpectedPods-1)))
+	}
+	return "add replicas, or change it with " + b.patch(`{"minAvailable":null,"maxUnavailable":1}`)
+}
+
+// patch is the command that changes the spec of the budget.
+func (b budget) patch(spec string) string {
+	return fmt.Sprintf(`kubectl patch pdb %s -n %s --type=merge -p '{"spec":%s}'`, b.Name, b.Namespace, spec)
 }
 
 func demandsAll(spec policyv1.PodDisruptionBudgetSpec) bool {
@@ -185,15 +233,33 @@ func (b budget) syncFailure() string {
 	return condition.Message
 }
 
-// state describes the budget, e.g. "0 of 3 may be disrupted; 2 of 3 healthy, needs 3".
+// unobserved says what to do if the status of a budget stays wrong.
+const unobserved = "if that lasts, check that the disruption controller (kube-controller-manager) runs"
+
+// state describes a budget that allows no disruption now, e.g. "0 of 3 may be disrupted; 2 of 3 healthy, needs 2".
 func (b budget) state() string {
 	status := b.Status
 	if failure := b.syncFailure(); failure != "" {
 		return "its status cannot be computed: " + failure
 	}
-	if !b.current() {
-		return "the disruption controller has not seen its latest change yet"
-	}
-	return fmt.Sprintf("%d of %d may be disrupted; %d of %d healthy, needs %d",
+	counts := fmt.Sprintf("%d of %d may be disrupted; %d of %d healthy, needs %d",
 		status.DisruptionsAllowed, status.ExpectedPods, status.CurrentHealthy, status.ExpectedPods, status.DesiredHealthy)
+	settled := len(status.DisruptedPods) == 0 // during evictions, the healthy pods that are leaving count
+	switch {
+	case !b.current():
+		return "the disruption controller has not seen its latest change yet; " + unobserved
+	case status.ExpectedPods == 0:
+		return "its status counts no pods yet; " + unobserved
+	case settled && status.DisruptionsAllowed == 0 && status.CurrentHealthy > status.DesiredHealthy:
+		return counts + "; its status is outdated: " + unobserved
+	}
+	return counts
+}
+
+// lacking names the pods that the budget lacks, e.g. "; not healthy: shop/web-1 on worker-2 (container web: CrashLoopBackOff)".
+func (b budget) lacking() string {
+	if b.unhealthy == "" || b.Status.CurrentHealthy >= b.Status.ExpectedPods {
+		return ""
+	}
+	return "; not healthy: " + b.unhealthy
 }

@@ -56,6 +56,7 @@ func (r rules) decide(ctx context.Context, snapshot Snapshot, now time.Time) Pre
 	}
 	verdicts := newKubectlRules(r.spec, snapshot.DaemonSets).verdicts(ctx, concerned)
 	budgets := newBudgets(snapshot.Budgets)
+	budgets.unhealthy = snapshot.Unhealthy
 	for i := range concerned {
 		decision := r.decidePod(&concerned[i], verdicts[nameOf(&concerned[i])], budgets, now)
 		preview.Pods = append(preview.Pods, decision)

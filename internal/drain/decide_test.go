@@ -3,6 +3,7 @@ package drain
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -328,4 +329,36 @@ func ExampleDecision_Refused() {
 	// DaemonSetGone true
 	// DisruptionBudgetNever false
 	// MultipleBudgets false
+}
+
+func TestABudgetThatNeverAllowsADisruptionSaysWhatToChange(t *testing.T) {
+	patch := func(spec string) string {
+		return fmt.Sprintf(`kubectl patch pdb web -n shop --type=merge -p '{"spec":{%s}}'`, spec)
+	}
+	for advice, budget := range map[string]policyv1.PodDisruptionBudget{
+		"(its maxUnavailable is 0): set it to 1 or more with " + patch(`"maxUnavailable":1`):                                                   webBudget(0, 3, 3, 3, limitedTo(intstr.FromInt32(0))),
+		"(its minAvailable is 100%): replace it with " + patch(`"minAvailable":null,"maxUnavailable":1`):                                       webBudget(0, 3, 3, 3, demanding("100%")),
+		"(its minAvailable is 3, and it selects 3 pods): add replicas, or lower it with " + patch(`"minAvailable":2`):                          webBudget(0, 3, 3, 3),
+		"(its minAvailable is 80%, and it selects 3 pods): add replicas, or change it with " + patch(`"minAvailable":null,"maxUnavailable":1`): webBudget(0, 3, 3, 3, demanding("80%")),
+	} {
+		preview, err := Decide(t.Context(), node, snapshotOf([]corev1.Pod{webPod("a")}, budget), maintenancev1.DrainSpec{}, now)
+		require.NoError(t, err)
+		require.Equal(t, ReasonDisruptionBudgetNever, preview.Pods[0].Reason)
+		require.Equal(t, "1 pod blocked by PodDisruptionBudget shop/web "+advice, preview.Blocked())
+		cause, _, _ := strings.Cut(advice, ":")
+		require.Equal(t, "PodDisruptionBudget shop/web never allows a disruption "+cause, preview.Pods[0].Message)
+	}
+}
+
+func TestABudgetWhoseStatusDoesNotMatchSaysWhatToCheck(t *testing.T) {
+	for state, budget := range map[string]policyv1.PodDisruptionBudget{
+		"the disruption controller has not seen its latest change yet; " + unobserved:             webBudget(1, 3, 2, 3, func(b *policyv1.PodDisruptionBudget) { b.Generation = 2 }),
+		"its status counts no pods yet; " + unobserved:                                            webBudget(0, 0, 0, 0),
+		"0 of 3 may be disrupted; 3 of 3 healthy, needs 2; its status is outdated: " + unobserved: webBudget(0, 3, 2, 3),
+	} {
+		preview, err := Decide(t.Context(), node, snapshotOf([]corev1.Pod{webPod("a")}, budget), maintenancev1.DrainSpec{}, now)
+		require.NoError(t, err)
+		require.Equal(t, ReasonDisruptionBudget, preview.Pods[0].Reason)
+		require.Equal(t, "PodDisruptionBudget shop/web allows no disruption now ("+state+")", preview.Pods[0].Message)
+	}
 }

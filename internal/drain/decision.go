@@ -17,6 +17,8 @@ type Snapshot struct {
 	Budgets []policyv1.PodDisruptionBudget
 	// DaemonSets of the pods' namespaces; others are ignored.
 	DaemonSets []appsv1.DaemonSet
+	// Unhealthy are, by budget (namespace/name), the pods that it lacks, and why.
+	Unhealthy map[string]string
 }
 
 // Action is what a drain does with a pod.
@@ -110,6 +112,17 @@ type Preview struct {
 	Pods []Decision `json:"pods"`
 	// Drainable: no pod blocks.
 	Drainable bool `json:"drainable"`
+}
+
+// Blocked says in one line which pods block, why, and what to do; empty: none.
+func (p Preview) Blocked() string {
+	var blocked []obstacle
+	for _, decision := range p.Pods {
+		if decision.Action == Block {
+			blocked = append(blocked, obstacle{decision: decision, reason: decision.Reason, message: decision.Message})
+		}
+	}
+	return summarize(blocked)
 }
 
 // remaining returns the pods that must still leave.

@@ -107,6 +107,9 @@ type run struct {
 	budgetsWatched map[string]bool
 	// deadlockSearched is when a deadlock was last searched for.
 	deadlockSearched time.Time
+	// unhealthy are the pods that budgets lack, by budget, and unhealthyRead is when they were read.
+	unhealthy     map[string]string
+	unhealthyRead time.Time
 }
 
 // evictionResult is the result of a pod's eviction.
@@ -186,6 +189,9 @@ func (r *run) inspect(ctx context.Context, v view) (Preview, error) {
 	}
 	r.NodeUID = snapshot.Node.UID
 	r.cordoned(!uncordoned)
+	if err := r.nameUnhealthy(ctx, &snapshot); err != nil {
+		return Preview{}, err
+	}
 	preview := r.rules.decide(ctx, snapshot, time.Now())
 	r.requests.meet(preview.remaining())
 	r.requests.holdReturned(preview.Pods)
@@ -310,43 +316,6 @@ func (r *run) nextSkip(preview Preview) (next time.Time) {
 	return next
 }
 
-// pause returns when there is a reason for another pass: a change, an answer to an eviction, or a timer.
-func (r *run) pause(ctx context.Context, next time.Time) error {
-	if r.Deadline != nil {
-		next = earliest(next, *r.Deadline)
-	}
-	var timer <-chan time.Time
-	if !next.IsZero() {
-		timer = time.After(time.Until(next))
-	}
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case err := <-r.watchFailed:
-		return err
-	case <-r.changed:
-	case <-timer:
-	case evictionResult := <-r.answers:
-		r.requests.answered(evictionResult.pod, evictionResult.err, time.Now())
-	}
-	return r.gather(ctx)
-}
-
-// gather collects further changes until the next pass is due, so that many changes make few passes.
-func (r *run) gather(ctx context.Context) error {
-	due := time.After(time.Until(r.lastPass.Add(minPassInterval)))
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case evictionResult := <-r.answers:
-			r.requests.answered(evictionResult.pod, evictionResult.err, time.Now())
-		case <-due:
-			return nil
-		}
-	}
-}
-
 func (r *run) expired() bool { return r.Deadline != nil && !time.Now().Before(*r.Deadline) }
 
 // timeOut reads the actual state once before it reports a timeout.
@@ -357,36 +326,4 @@ func (r *run) timeOut(ctx context.Context) error {
 	}
 	message, left := r.progress.blocking()
 	return temporal.Error(temporal.ErrDrainTimedOut, fmt.Sprintf("drain %s: %s", r.Node, message), nil, left...)
-}
-
-// watch wakes the loop when one of these objects has changed.
-func (r *run) watch(ctx context.Context, kinds ...client.Object) {
-	r.running.Go(func() {
-		err := r.Watcher.Await(ctx, kinds, func(context.Context) (bool, error) {
-			r.wake()
-			return false, nil
-		})
-		select {
-		case r.watchFailed <- err:
-		case <-ctx.Done():
-		}
-	})
-}
-
-func (r *run) wake() {
-	select {
-	case r.changed <- struct{}{}:
-	default: // a pass is pending
-	}
-}
-
-// watchBudgets wakes the loop when a budget changes in a namespace from which pods must leave. A cluster has many more budgets than a node has pods,
-// and a budget changes with each of its pods: watching all of them would make every drain of a cluster loop without pause.
-func (r *run) watchBudgets(ctx context.Context, preview Preview) {
-	for _, decision := range preview.remaining() {
-		if !r.budgetsWatched[decision.Namespace] {
-			r.budgetsWatched[decision.Namespace] = true
-			r.watch(ctx, &policyv1.PodDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Namespace: decision.Namespace}})
-		}
-	}
 }

@@ -65,7 +65,7 @@ func TestADrainTakesAsLongAsItsSlowestPod(t *testing.T) {
 		for _, request := range w.evictionRequests() {
 			require.Zero(t, request.at, "all evictions start together")
 		}
-		require.Equal(t, maintenancev1.DrainStatus{TotalPods: 251, CurrentPods: 1, PodsToEvict: 250, Evicted: 250, DrainProgress: 100, Attempt: 1}, status)
+		require.Equal(t, maintenancev1.DrainStatus{TotalPods: 251, CurrentPods: 1, EvictionPods: 250, Evicted: 250, DrainProgress: 100, Attempt: 1}, status)
 	})
 }
 
@@ -114,7 +114,7 @@ func TestADrainReadsOnlyTheNamespacesOfItsPods(t *testing.T) {
 	})
 }
 
-func TestANodeWithoutPodsToEvictIsDrainedImmediately(t *testing.T) {
+func TestANodeWithoutEvictionPodsIsDrainedImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld([]corev1.Pod{webPod("agent", ownedBy("DaemonSet", "agent"))})
 		status, err := w.drain().Run(t.Context())
@@ -163,7 +163,8 @@ func TestATimedOutDrainReportsWhatBlocksIt(t *testing.T) {
 		status, err := drain.Run(t.Context())
 		requireTook(t, w, 12*time.Second)
 		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
-		require.Equal(t, "drain worker-7: 2 pods blocked by PodDisruptionBudget shop/web (0 of 3 may be disrupted; 2 of 3 healthy, needs 3); "+
+		require.Equal(t, "drain worker-7: 2 pods blocked by PodDisruptionBudget shop/web (its minAvailable is 3, and it selects 3 pods): "+
+			`add replicas, or lower it with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"minAvailable":2}}'; `+
 			"1 pod in an unknown state, because the node is not Ready: shop/stuck", temporal.ErrorMessage(err))
 		blockers := temporal.Blockers(err)
 		require.Len(t, blockers, 3)
@@ -239,7 +240,7 @@ func TestAnInterruptedDrainContinues(t *testing.T) {
 		since := metav1.NewTime(w.began.Add(-time.Minute))
 		drain := w.drain()
 		drain.Before = &maintenancev1.DrainStatus{
-			TotalPods: 12, PodsToEvict: 10, Evicted: 5,
+			TotalPods: 12, EvictionPods: 10, Evicted: 5,
 			Blocked: []drydockv1.Blocker{{Kind: "Pod", Namespace: "shop", Name: "bare", Reason: "NoController", Since: &since}},
 		}
 		var first *drydockv1.Wait
@@ -251,7 +252,7 @@ func TestAnInterruptedDrainContinues(t *testing.T) {
 		status, err := drain.Run(t.Context())
 		require.NoError(t, err, "a late pod does not end the drain")
 		require.Equal(t, []evictionRequest{{"web-001", 0}}, w.evictionRequests(), "a pod that is leaving is not evicted again")
-		require.Equal(t, int32(10), status.PodsToEvict)
+		require.Equal(t, int32(10), status.EvictionPods)
 		require.Equal(t, int32(10), status.Evicted)
 		require.Equal(t, int64(12), status.TotalPods)
 		require.Equal(t, since.Unix(), first.Blockers[0].Since.Unix())

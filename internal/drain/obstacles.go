@@ -200,14 +200,14 @@ func describe(reason Reason, group []obstacle) string {
 	first := group[0]
 	switch reason {
 	case ReasonDisruptionBudget, ReasonDisruptionBudgetNever:
-		if first.decision.budget.state != "" {
-			return fmt.Sprintf("%s blocked by PodDisruptionBudget %s (%s)", count(group), first.decision.budget.key, first.decision.budget.state)
+		if budget := first.decision.budget; budget.state != "" {
+			return strings.TrimSuffix(fmt.Sprintf("%s blocked by PodDisruptionBudget %s (%s%s): %s", count(group), budget.key, budget.state, budget.unhealthy, budget.advice), ": ")
 		}
 	case ReasonDeadlock:
 		return fmt.Sprintf("%s in a deadlock: %s", count(group), first.message)
 	case ReasonMultipleBudgets:
-		return fmt.Sprintf("%s blocked by several PodDisruptionBudgets at once (%s), which the API server does not evict", count(group),
-			strings.Join(first.decision.Budgets, ", "))
+		return fmt.Sprintf("%s blocked by several PodDisruptionBudgets at once (%s), which the API server does not evict: delete all but one, or narrow their selectors",
+			count(group), strings.Join(first.decision.Budgets, ", "))
 	case ReasonNoController:
 		return fmt.Sprintf("%s without a controller, which only force evicts: %s", count(group), names(group))
 	case ReasonLocalStorage:
@@ -233,12 +233,7 @@ func describe(reason Reason, group []obstacle) string {
 	return fmt.Sprintf("%s not evicted yet (%s): %s", count(group), names(group), first.message)
 }
 
-func count(group []obstacle) string {
-	if len(group) == 1 {
-		return "1 pod"
-	}
-	return fmt.Sprintf("%d pods", len(group))
-}
+func count(group []obstacle) string { return pods(int32(len(group))) }
 
 // names lists the first few pods.
 func names(group []obstacle) string {

@@ -116,7 +116,7 @@ func TestTheNextWorkerKeepsTheOrder(t *testing.T) {
 		w := newWorld([]corev1.Pod{leaving, webPod("storage", tier("storage"))})
 		require.NoError(t, w.Evict(t.Context(), evictionOf(&leaving)))
 		drain := w.drain()
-		drain.Spec, drain.Before = tiers(), &maintenancev1.DrainStatus{PodsToEvict: 2}
+		drain.Spec, drain.Before = tiers(), &maintenancev1.DrainStatus{EvictionPods: 2}
 		_, err := drain.Run(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, []string{"front", "storage"}, evictedPods(w))

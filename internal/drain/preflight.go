@@ -77,7 +77,7 @@ func (o Findings) Err() error {
 
 // Warning describes the pods that would block the drain, so that a person can act in time; empty: none.
 func (o Findings) Warning() string {
-	outcome := "wait until you change the budgets or add replicas"
+	outcome := "wait"
 	switch {
 	case len(o.refused) > 0:
 		outcome = "fail"

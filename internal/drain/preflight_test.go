@@ -29,18 +29,18 @@ func TestThePreflightFindsWhatWouldBlockADrain(t *testing.T) {
 		{name: "a budget that will allow a disruption", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}},
 		{
 			name: "a budget that never allows a disruption", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 0, 3, limitedTo(intstr.FromInt32(0)))},
-			warning: "the drain of node worker-7 would wait until you change the budgets or add replicas: " +
-				"2 pods blocked by PodDisruptionBudget shop/web (0 of 3 may be disrupted; 3 of 3 healthy, needs 0)",
+			warning: "the drain of node worker-7 would wait: 2 pods blocked by PodDisruptionBudget shop/web (its maxUnavailable is 0): " +
+				`set it to 1 or more with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"maxUnavailable":1}}'`,
 		},
 		{
 			name: "a budget that needs every pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 1, 1)},
-			warning: "the drain of node worker-7 would wait until you change the budgets or add replicas: " +
-				"1 pod blocked by PodDisruptionBudget shop/web (0 of 1 may be disrupted; 1 of 1 healthy, needs 1)",
+			warning: "the drain of node worker-7 would wait: 1 pod blocked by PodDisruptionBudget shop/web (its minAvailable is 1, and it selects 1 pod): " +
+				`add replicas, or lower it with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"minAvailable":0}}'`,
 		},
 		{
 			name: "two budgets on one pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3), webBudget(1, 3, 2, 3, named("all"))},
-			warning: "the drain of node worker-7 would wait until you change the budgets or add replicas: " +
-				"1 pod blocked by several PodDisruptionBudgets at once (shop/all, shop/web), which the API server does not evict",
+			warning: "the drain of node worker-7 would wait: 1 pod blocked by several PodDisruptionBudgets at once (shop/all, shop/web), " +
+				"which the API server does not evict: delete all but one, or narrow their selectors",
 		},
 		{
 			name: "pods that only another specification evicts", pods: []corev1.Pod{webPod("web"), webPod("bare", bare), webPod("scratch", withEmptyDir)},

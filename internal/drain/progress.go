@@ -59,7 +59,7 @@ func newProgress(attempt int32, before *maintenancev1.DrainStatus) *progress {
 func (p *progress) observe(node *corev1.Node, preview Preview, requests *requests, now time.Time) {
 	remaining := preview.remaining()
 	if p.leftBefore < 0 {
-		p.leftBefore = max(0, int(p.before.PodsToEvict)-len(remaining))
+		p.leftBefore = max(0, int(p.before.EvictionPods)-len(remaining))
 		p.status.TotalPods = max(p.before.TotalPods, int64(len(preview.Pods)))
 	}
 	p.obstacles = p.obstacles[:0:0]
@@ -95,7 +95,7 @@ func (p *progress) count(current int) {
 	remaining := len(p.obstacles)
 	toEvict := p.leftBefore + len(p.seen)
 	p.status.CurrentPods = int64(current)
-	p.status.PodsToEvict = int32(toEvict)
+	p.status.EvictionPods = int32(toEvict)
 	p.status.Evicted = int32(toEvict - remaining)
 	p.status.DrainProgress = 100
 	if toEvict > 0 {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -24,7 +25,11 @@ func Read(ctx context.Context, reader client.Reader, nodeName string) (Snapshot,
 		return Snapshot{}, err
 	}
 	// One request per kind is fewer than one per namespace.
-	return snapshot, snapshot.readRules(ctx, reader, metav1.NamespaceAll)
+	if err := snapshot.readRules(ctx, reader, metav1.NamespaceAll); err != nil {
+		return Snapshot{}, err
+	}
+	snapshot.Unhealthy, err = snapshot.readUnhealthy(ctx, reader, time.Now())
+	return snapshot, err
 }
 
 // readPods reads a node and its pods, and the other objects from the cache: reading those of all namespaces from the server at every pass would be

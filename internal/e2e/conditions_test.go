@@ -50,7 +50,7 @@ func conditionRows() []row {
 		{"two-releases", on("spoke-1", "\n  managedPolicies: [older, newer]"), refused(validated,
 			"InvalidPlatformImage: platform image defined more than once with conflicting version values: 4.18.3 in policy default/older, 4.18.4 in policy default/newer")},
 		{"wrong-order", on("spoke-1", "\n  managedPolicies: [upper, lower]"), refused(validated,
-			"UnresolvableDependency: Managed Policy upper depends on lower, which is to be remediated later")},
+			"UnresolvableDenpendency: Managed Policy upper depends on lower, which is to be remediated later")},
 		{"no-such-template", on("spoke-1", "\n  manifestWorkTemplates: [nowhere-1]"), refused(validated,
 			"NotAllManifestTemplatesExist: Missing manifest templates: [nowhere-1]")},
 		{"no-precaching-config", on("spoke-1", noNodes+"\n  preCaching: true\n  preCachingConfigRef: {name: nowhere}"), refused(ranv1.ConditionPrecacheSpecValid,

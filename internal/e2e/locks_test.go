@@ -181,7 +181,7 @@ func requireLocksShown(t *testing.T, spoke *devstack.Cluster, requested target) 
 	lock := func(args ...string) answer {
 		return drydock(t, append(append([]string{"lock"}, args...), "--kubeconfig", spoke.KubeconfigFile)...)
 	}
-	require.Equal(t, "the cluster is not held\n", lock("gate").out)
+	require.Regexp(t, `^the cluster of context \S+ \(--context\) is not held\n$`, lock("gate").out)
 	held := lock("gate", "--node", requested.node)
 	require.Equal(t, 1, held.code)
 	require.Contains(t, held.err, "node "+requested.node+" is held: storage holds it: pod storage/")

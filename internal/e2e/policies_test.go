@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -85,7 +86,10 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	createOnHub(t, informPolicy("network", "", clusters...))
 	awaitNonCompliant(t, len(clusters), "kernel", "network")
 
-	succeeds(t, "upgrade", "start", "-f", filepath.Join("..", "..", "docs", "examples", "policy-rollout.yaml"))
+	example, err := os.ReadFile(filepath.Join("..", "..", "docs", "examples", "policy-rollout.yaml"))
+	require.NoError(t, err)
+	r := applyRollout(t, string(example))
+	r.awaitCondition("Progressing", "True InProgress")
 	awaitStatus(t, "policies", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return clusterOf(s, "edge-1").State == ranv1.ClusterSoaking
 	})
@@ -99,6 +103,10 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	require.Equal(t, ranv1.ClusterTimedOut, clusterOf(status, "edge-2").State)
 	require.Equal(t, &ranv1.PolicyStatus{Name: "network", Status: "NonCompliant"}, clusterOf(status, "edge-2").CurrentPolicy)
 	require.Equal(t, ranv1.ClusterComplete, clusterOf(status, "edge-3").State)
+	shown := r.awaitCondition("Succeeded", "False TimedOut")
+	require.Equal(t, map[string]any{"edge-1": "complete", "edge-2": "timedout", "edge-3": "complete"}, shownClusters(shown))
+	managed, _, _ := unstructured.NestedSlice(shown.Object, "status", "managedPoliciesForUpgrade")
+	require.Equal(t, []any{map[string]any{"name": "kernel", "namespace": "default"}, map[string]any{"name": "network", "namespace": "default"}}, managed)
 
 	began := func(cluster, policy string) propagator.Enforcement {
 		all := hub.Enforcements()
@@ -126,6 +134,8 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 		require.Equal(t, "edge-2", enforcement.Cluster, "complete clusters are not touched")
 	}
 	requireNoHubObjects(t, "policies")
+	shown = r.awaitCondition("Succeeded", "True Completed")
+	require.Equal(t, map[string]any{"edge-1": "complete", "edge-2": "complete", "edge-3": "complete"}, shownClusters(shown))
 }
 
 // allClustersBound lets placements of the namespace select all clusters.

@@ -96,13 +96,14 @@ func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 		}
 	}
 	awaitNonCompliant(t, len(clusters)+len(stuck), "base", "apps")
-	startRollout(t, enforcing("disturbed", maxConcurrency, 20, clusters...))
+	r := applyRollout(t, enforcing("disturbed", maxConcurrency, 20, clusters...))
 	killWorker(t, "disturbed", randomMoments(random, sites/maxConcurrency))
 	shortenTimeout(t, withTimeout)
 	disturbed, code := awaitEnd(t, "disturbed")
 
 	require.Zero(t, code, "%v", disturbed.Conditions)
 	require.Equal(t, withoutTimes(undisturbed), withoutTimes(disturbed))
+	require.Len(t, shownClusters(r.awaitCondition("Succeeded", "True Completed")), sites)
 	requireEnforcedOnceEach(t, hub, "disturbed", maxConcurrency, clusters, "base", "apps")
 	status, code := awaitEnd(t, "stuck")
 	require.Equal(t, 1, code)

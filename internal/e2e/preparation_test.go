@@ -124,11 +124,11 @@ func requireNoPreparationJobs(t *testing.T, spoke *devstack.Cluster) {
 func TestARolloutWithoutABackedUpClusterFailsBeforeAnyChange(t *testing.T) {
 	reserve(t, "spoke-4")
 	withoutJobPermission(t, theFleet.Spokes[3], precache.NamespaceBackup)
-	before := len(actionsOf(t, theFleet.Spokes[3]))
+	before := len(initiatorActions(t, theFleet.Spokes[3]))
 	startRollout(t, rollout("unprepared", "backup: true", 60, "spoke-4"))
 	status, code := awaitEnd(t, "unprepared")
 	require.Equal(t, 1, code)
 	require.Equal(t, "False Failed: Backup failed for all the clusters; failed: spoke-4", condition(t, status, ranv1.ConditionBackupSucceeded))
 	require.True(t, strings.HasPrefix(condition(t, status, ranv1.ConditionSucceeded), "False Failed: Failed on 1 of 1 clusters"))
-	require.Len(t, actionsOf(t, theFleet.Spokes[3]), before)
+	require.Len(t, initiatorActions(t, theFleet.Spokes[3]), before)
 }

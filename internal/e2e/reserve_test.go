@@ -1,10 +1,13 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"slices"
 	"sync"
 	"testing"
+
+	"github.com/stretchr/testify/assert"
 
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
@@ -76,6 +79,7 @@ func reserve(t *testing.T, names ...string) {
 		r.held[name] = true
 	}
 	t.Cleanup(func() {
+		awaitCleanup(t, names)
 		r.Lock()
 		defer r.Unlock()
 		for _, name := range names {
@@ -83,6 +87,15 @@ func reserve(t *testing.T, names ...string) {
 		}
 		r.changed.Broadcast()
 	})
+}
+
+// awaitCleanup waits until the work of a test has left its spokes, which the next test may count.
+func awaitCleanup(t *testing.T, names []string) {
+	for _, spoke := range theFleet.Spokes {
+		if slices.Contains(names, spoke.Name) && !t.Failed() {
+			assert.NoError(t, theFleet.AwaitCleanup(context.Background(), spoke))
+		}
+	}
 }
 
 func mayReserve(names []string) bool {

@@ -5,6 +5,7 @@ package harbor
 
 import (
 	"encoding/base64"
+	"strconv"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -32,6 +33,16 @@ var (
 
 // Finalizer keeps a deleted HarborCluster until its objects are deleted. Drydock manages the HarborClusters that have it.
 const Finalizer = "drydock.dev/harbor-cluster"
+
+// AnnotationUnmanaged on a HarborCluster keeps Drydock from managing it: "true", or the generation for which a person stopped the management. An edit of
+// the spec ends the latter.
+const AnnotationUnmanaged = "drydock.dev/unmanaged"
+
+// Unmanaged reports whether Drydock leaves a HarborCluster alone until it is applied with the CLI, or changed.
+func Unmanaged(hc *goharborv1.HarborCluster) bool {
+	value := hc.Annotations[AnnotationUnmanaged]
+	return value == "true" || value == strconv.FormatInt(hc.Generation, 10)
+}
 
 // LabelCluster names the HarborCluster that an object belongs to.
 const LabelCluster = "goharbor.io/harbor-cluster"

@@ -30,7 +30,9 @@ const FieldManager = "drydock"
 // Cluster is the access to one cluster. All its users share one connection pool and one rate limiter.
 type Cluster struct {
 	// Name in the source; "hub" for the hub.
-	Name   string
+	Name string
+	// Hub: it was opened as the hub. A cluster may be named "hub", too.
+	Hub    bool
 	Config *rest.Config
 	// Client reads from and writes to the API server, as field manager "drydock".
 	Client client.Client
@@ -42,6 +44,8 @@ type Cluster struct {
 	Cache     cache.Cache
 	Clientset kubernetes.Interface
 	Evictions Evictions
+	// MaintenanceConfig is the MaintenanceOperatorConfig that counts; empty: the only one of the cluster.
+	MaintenanceConfig types.NamespacedName
 
 	mapper         meta.RESTMapper
 	safetyInterval time.Duration
@@ -57,7 +61,7 @@ func newCluster(name string, found credentials, scheme *runtime.Scheme, options 
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Name: name, Config: config, safetyInterval: options.SafetyInterval}
+	c := &Cluster{Name: name, Config: config, MaintenanceConfig: options.MaintenanceConfig, safetyInterval: options.SafetyInterval}
 	if c.mapper, err = apiutil.NewDynamicRESTMapper(config, connections); err != nil {
 		return nil, err
 	}

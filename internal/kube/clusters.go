@@ -29,6 +29,8 @@ type Options struct {
 	IdleTimeout time.Duration
 	// SafetyInterval is how often a wait checks without a change, and checks the API server; 30 s by default.
 	SafetyInterval time.Duration
+	// MaintenanceConfig is the MaintenanceOperatorConfig that counts in each cluster; empty: the only one.
+	MaintenanceConfig types.NamespacedName
 	// UserAgent is the name of this program in the audit logs of API servers; "drydock" by default.
 	UserAgent string
 	// Log receives errors in the background; nil discards them.
@@ -113,6 +115,14 @@ func (c *Clusters) Cluster(ctx context.Context, name string) (*Cluster, error) {
 // Hub returns the hub, like Cluster. Errors: NoHub, ClusterUnreachable.
 func (c *Clusters) Hub(ctx context.Context) (*Cluster, error) {
 	return c.use(ctx, key{name: hubName, hub: true})
+}
+
+// ClusterOrHub returns a cluster, or the hub if the name is empty. Errors are those of Cluster and Hub.
+func (c *Clusters) ClusterOrHub(ctx context.Context, name string) (*Cluster, error) {
+	if name == "" {
+		return c.Hub(ctx)
+	}
+	return c.Cluster(ctx, name)
 }
 
 // Knows reports whether the source has a cluster with that name, and whether an activity-only worker inside runs its activities.
@@ -240,6 +250,7 @@ func (c *Clusters) openCluster(ctx context.Context, k key, outdated func()) (*Cl
 	if err != nil {
 		return nil, fmt.Errorf("prepare the access to cluster %s: %w", k.name, err)
 	}
+	cluster.Hub = k.hub
 	uid, err := cluster.uid(ctx)
 	if err == nil && !k.hub {
 		err = c.claim(uid, k.name)

@@ -106,7 +106,11 @@ func TestAnAPIServerThatDoesNotAnswerOrRejectsTheCredentialsIsUnreachable(t *tes
 		"forbidden": "grant the worker's user the roles of deploy/rbac",
 	} {
 		_, err := clusters.Cluster(t.Context(), name)
-		require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), name)
+		errType := temporal.ErrClusterUnreachable
+		if name == "forbidden" {
+			errType = temporal.ErrForbidden
+		}
+		require.Equal(t, errType, temporal.ErrorType(err), name)
 		require.ErrorContains(t, err, says)
 	}
 }
@@ -139,7 +143,7 @@ func TestAReadOfAForbiddenKindFailsInsteadOfBlocking(t *testing.T) {
 	cluster, err := clusters.Cluster(t.Context(), "limited")
 	require.NoError(t, err)
 	err = cluster.Cache.List(t.Context(), &corev1.NodeList{})
-	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+	require.Equal(t, temporal.ErrForbidden, temporal.ErrorType(err))
 	require.ErrorContains(t, err, `cannot list resource "nodes"`)
 }
 

@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// explain returns a ClusterUnreachable if err is one, and wraps any other error with the operation.
+// explain returns the error of Unreachable if err is one, and wraps any other error with the operation.
 func (c *Cluster) explain(doing string, err error) error {
 	if err == nil {
 		return nil
@@ -22,21 +22,21 @@ func (c *Cluster) explain(doing string, err error) error {
 	return fmt.Errorf("cluster %s: %s: %w", c.Name, doing, err)
 }
 
-// Unreachable returns a ClusterUnreachable error, with what to do, if err means that the API server does not answer or rejects the credentials;
-// otherwise nil.
+// Unreachable returns a ClusterUnreachable error, with what to do, if err means that the API server does not answer or rejects the credentials, or a
+// Forbidden error if the user lacks a right; otherwise nil.
 func (c *Cluster) Unreachable(err error) error {
-	var remedy string
+	errType, remedy := temporal.ErrClusterUnreachable, ""
 	switch {
 	case apierrors.IsUnauthorized(err):
 		remedy = "its API server rejects the credentials: renew the kubeconfig that the worker uses for it"
 	case apierrors.IsForbidden(err):
-		remedy = "its API server forbids the request: grant the worker's user the roles of deploy/rbac"
+		errType, remedy = temporal.ErrForbidden, "its API server forbids the request: grant the worker's user the roles of deploy/rbac"
 	case unanswered(err):
 		remedy = "its API server does not answer"
 	default:
 		return nil
 	}
-	return temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("cluster %s: %s: %v", c.Name, remedy, err), err)
+	return temporal.Error(errType, fmt.Sprintf("cluster %s: %s: %v", c.Name, remedy, err), err)
 }
 
 // unanswered reports whether err comes from the connection and not from the API server.

@@ -11,6 +11,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 )
 
 // NewScheme returns the kinds that Drydock reads and writes as Go types: those of Kubernetes and of internal/apis.
@@ -23,6 +24,7 @@ func NewScheme() (*runtime.Scheme, error) {
 		lcmv1.AddToScheme(scheme),
 		maintenancev1.AddToScheme(scheme),
 		ranv1.AddToScheme(scheme),
+		sreportalv1.AddToScheme(scheme),
 	)
 	return scheme, err
 }

@@ -66,6 +66,21 @@ func FromWithin(name string) (Source, error) {
 	}, nil
 }
 
+// Reachable returns the names of the clusters whose credentials this process has, in order.
+func (s Source) Reachable() []string {
+	var names []string
+	for name, access := range s.clusters {
+		if access.config != nil {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
+// HasHub reports whether this process has a hub.
+func (s Source) HasHub() bool { return s.hub.config != nil }
+
 // FromConfigs is a source of client configurations; hub may be nil.
 func FromConfigs(hub *rest.Config, clusters map[string]*rest.Config) Source {
 	source := Source{clusters: map[string]access{}, hint: "known are " + fmt.Sprint(slices.Sorted(maps.Keys(clusters)))}

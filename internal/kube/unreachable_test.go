@@ -62,7 +62,7 @@ func TestAWaitFailsWhileTheAPIServerIsDownAndTheNextOneContinues(t *testing.T) {
 	waiting, giveUp := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer giveUp()
 	err = viewed.Await(waiting, []client.Object{&corev1.Node{}}, never)
-	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
+	require.Equal(t, temporal.ErrForbidden, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac: no change was received since ")
 	require.ErrorContains(t, err, `cannot list resource "nodes"`)
 	require.Error(t, viewed.Await(t.Context(), []client.Object{&corev1.Node{}}, at))

@@ -47,6 +47,7 @@ type application struct {
 
 	before, after Permits
 	cluster       LockDecision
+	waiting       []string
 	recheckAt     *time.Time
 }
 
@@ -62,14 +63,23 @@ type node struct {
 	keeps *Permit
 	// wants: only the limit of inactive nodes may keep it from releasing.
 	wants bool
+	// disabled: it is gone or no longer enabled, and a NodeDisableNotification keeps its lock.
+	disabled bool
 
 	decided LockDecision
+}
+
+// deleting reports whether the node will be deleted.
+func (n *node) deleting() bool {
+	return !n.disabled && slices.ContainsFunc(n.requests, func(r request) bool { return r.deletion })
 }
 
 func view(policy drydockv1.WorkloadLockPolicySpec, snapshot Snapshot, now time.Time) (*application, error) {
 	a := &application{policy: policy, now: now, health: snapshot.Health, after: Permits{Nodes: map[string]Permit{}}}
 	for _, r := range snapshot.ClusterRequests {
-		a.requests = append(a.requests, requestOf(r.ObjectMeta))
+		request := requestOf(r.ObjectMeta)
+		request.release = r.Spec.Release
+		a.requests = append(a.requests, request)
 	}
 	slices.SortFunc(a.requests, byAge)
 	a.viewClusterLock(snapshot)
@@ -134,7 +144,14 @@ func (a *application) viewNodes(snapshot Snapshot) error {
 	}
 	requests := map[string][]request{}
 	for _, r := range snapshot.NodeRequests {
-		requests[r.Spec.NodeName] = append(requests[r.Spec.NodeName], requestOf(r.ObjectMeta))
+		request := requestOf(r.ObjectMeta)
+		request.release = r.Spec.Release
+		requests[r.Spec.NodeName] = append(requests[r.Spec.NodeName], request)
+	}
+	for _, r := range snapshot.DeletionRequests {
+		deletion := requestOf(r.ObjectMeta)
+		deletion.deletion = true
+		requests[r.Spec.NodeName] = append(requests[r.Spec.NodeName], deletion)
 	}
 	exists, byName := map[string]bool{}, map[string]*node{}
 	for _, object := range snapshot.Nodes {
@@ -147,9 +164,24 @@ func (a *application) viewNodes(snapshot Snapshot) error {
 		byName[n.name] = n
 		a.nodes = append(a.nodes, n)
 	}
+	a.viewDisabled(snapshot, requests, byName)
 	slices.SortFunc(a.nodes, func(x, y *node) int { return cmp.Compare(x.name, y.name) })
 	a.viewNodeLocks(snapshot, exists, byName)
 	return nil
+}
+
+// viewDisabled adds the nodes that are gone or no longer enabled, and whose locks stay because the nodes are announced to be disabled.
+func (a *application) viewDisabled(snapshot Snapshot, requests map[string][]request, byName map[string]*node) {
+	for _, lock := range snapshot.NodeLocks {
+		name := lock.Spec.NodeName
+		announced := slices.ContainsFunc(snapshot.Disabled, func(d lcmv1.NodeDisableNotification) bool { return d.Spec.NodeName == name })
+		if lock.Spec.ControllerName != a.policy.ControllerName || byName[name] != nil || !announced {
+			continue
+		}
+		byName[name] = &node{name: name, requests: requests[name], disabled: true}
+		slices.SortFunc(byName[name].requests, byAge)
+		a.nodes = append(a.nodes, byName[name])
+	}
 }
 
 // viewNodeLocks assigns each enabled node its lock, the oldest if there are several, and removes all other locks of the application.
@@ -164,7 +196,7 @@ func (a *application) viewNodeLocks(snapshot Snapshot, exists map[string]bool, b
 	for _, lock := range own {
 		n := byName[lock.Spec.NodeName]
 		switch {
-		case !exists[lock.Spec.NodeName]:
+		case n == nil && !exists[lock.Spec.NodeName]:
 			a.remove(NodeLockKind, lock.Spec.NodeName, lock.ObjectMeta, lock.Status, NodeGone)
 		case n == nil:
 			a.remove(NodeLockKind, lock.Spec.NodeName, lock.ObjectMeta, lock.Status, NodeNotEnabled)

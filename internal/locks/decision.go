@@ -14,8 +14,12 @@ type Snapshot struct {
 	Pods            []corev1.Pod
 	ClusterRequests []lcmv1.ClusterMaintenanceRequest
 	NodeRequests    []lcmv1.NodeMaintenanceRequest
-	ClusterLocks    []lcmv1.ClusterWorkloadLock
-	NodeLocks       []lcmv1.NodeWorkloadLock
+	// DeletionRequests announce that nodes will be deleted.
+	DeletionRequests []lcmv1.NodeDeletionRequest
+	// Disabled name nodes that are out of the cluster for a while: their locks stay.
+	Disabled     []lcmv1.NodeDisableNotification
+	ClusterLocks []lcmv1.ClusterWorkloadLock
+	NodeLocks    []lcmv1.NodeWorkloadLock
 	// Health has a result for each check of the policy's clusterHealth. A check without a result counts as not healthy.
 	Health []CheckResult
 }
@@ -30,6 +34,8 @@ type Decision struct {
 	Permits Permits `json:"-"`
 	// RecordPermits: the permits differ from those recorded on the cluster's lock.
 	RecordPermits bool `json:"-"`
+	// Waiting are the nodes that wait for others, in the order in which their locks are released.
+	Waiting []string `json:"-"`
 	// RecheckAt is when the decision changes without an event; nil: never.
 	RecheckAt *time.Time `json:"-"`
 }
@@ -49,6 +55,8 @@ type LockDecision struct {
 	Message string `json:"message,omitempty"`
 	// UpdatedFor is the desired annotation drydock.dev/updated-for; empty: unchanged.
 	UpdatedFor string `json:"updatedFor,omitempty"`
+	// Release is the lock's desired release; empty: none.
+	Release string `json:"release,omitempty"`
 
 	// Progress is the lock's desired inactivationProgress.
 	Progress lcmv1.InactivationProgress `json:"-"`
@@ -83,6 +91,8 @@ const (
 	RequestGone Reason = "RequestGone"
 	// MarkedFailed: a person marked the lock failed, and the condition to leave that state is not met.
 	MarkedFailed Reason = "MarkedFailed"
+	// OtherRelease: all requests are for another release than that of the application.
+	OtherRelease Reason = "OtherRelease"
 	// Duplicate: the application has another lock for the same object.
 	Duplicate Reason = "Duplicate"
 )
@@ -99,6 +109,10 @@ const (
 const (
 	// PodReady: the pod is ready, so the lock is released.
 	PodReady Reason = "PodReady"
+	// DeletionRequested: the node will be deleted, so the lock is released.
+	DeletionRequested Reason = "DeletionRequested"
+	// NodeDisabled: a NodeDisableNotification keeps the lock of a node that is gone or no longer enabled.
+	NodeDisabled Reason = "NodeDisabled"
 	// PodNotReady: the lock is held until the application's pod on the node is ready.
 	PodNotReady Reason = "PodNotReady"
 	// MaxInactiveNodes: the lock is held while the maximum number of other nodes is inactive.
@@ -129,7 +143,7 @@ func (d Decision) Settled() bool { return len(d.Changes()) == 0 && !d.RecordPerm
 // Matches reports whether a lock's status has the desired state, message and progress.
 func (d LockDecision) Matches(status lcmv1.WorkloadLockStatus) bool {
 	progress := status.InactivationProgress
-	return status.State == d.To && status.ErrorMessage == d.Message && progress != nil && *progress == d.Progress
+	return status.State == d.To && status.ErrorMessage == d.Message && status.Release == d.Release && progress != nil && *progress == d.Progress
 }
 
 // Releases reports whether a held lock becomes inactive.
@@ -141,7 +155,7 @@ func (d LockDecision) Releases() bool {
 // The lock holds the node before the permit is recorded, because a lock without a state whose node has a permit means that a released lock was
 // deleted.
 func (d LockDecision) HoldsFirst() (LockDecision, bool) {
-	if d.From != "" || d.Reason != PodReady {
+	if d.From != "" || d.Reason != PodReady && d.Reason != DeletionRequested {
 		return d, false
 	}
 	d.To, d.UpdatedFor, d.Progress = lcmv1.LockActive, "", nodeProgress(lcmv1.LockActive)

@@ -33,36 +33,42 @@ type Holder struct {
 	State lcmv1.LockState `json:"state"`
 	// Message is the errorMessage of the lock.
 	Message string `json:"message"`
+	// Release that the application reports, if another one is requested. Such a lock holds in every state.
+	Release string `json:"release,omitempty"`
 
-	kind, name string
+	kind, name, requested string
 }
 
-// ClusterGate evaluates the locks of a cluster.
-func ClusterGate(locks []lcmv1.ClusterWorkloadLock) Gate {
+// ClusterGate evaluates the locks of a cluster, for a maintenance that installs this release; "": none.
+func ClusterGate(locks []lcmv1.ClusterWorkloadLock, release string) Gate {
 	gate := Gate{Holders: []Holder{}}
 	for _, lock := range locks {
-		gate.add(ClusterLockKind, lock.Name, lock.Spec.ControllerName, lock.Status)
+		gate.add(ClusterLockKind, lock.Name, lock.Spec.ControllerName, lock.Status, release)
 	}
 	return gate.evaluated()
 }
 
-// NodeGate evaluates all the locks that name the node.
-func NodeGate(locks []lcmv1.NodeWorkloadLock, node string) Gate {
+// NodeGate evaluates all the locks that name the node, for a maintenance that installs this release; "": none.
+func NodeGate(locks []lcmv1.NodeWorkloadLock, node, release string) Gate {
 	gate := Gate{Holders: []Holder{}}
 	for _, lock := range locks {
 		if lock.Spec.NodeName == node {
-			gate.add(NodeLockKind, lock.Name, lock.Spec.ControllerName, lock.Status)
+			gate.add(NodeLockKind, lock.Name, lock.Spec.ControllerName, lock.Status, release)
 		}
 	}
 	return gate.evaluated()
 }
 
-// add adds the lock to the holders unless it is inactive. An unknown state holds.
-func (g *Gate) add(kind, name, controller string, status lcmv1.WorkloadLockStatus) {
-	if status.State == lcmv1.LockInactive {
+// add adds the lock to the holders unless it is inactive for this release. An unknown state holds. A lock without a release is released for all.
+func (g *Gate) add(kind, name, controller string, status lcmv1.WorkloadLockStatus, release string) {
+	holder := Holder{Controller: controller, State: status.State, Message: status.ErrorMessage, kind: kind, name: name}
+	if release != "" && status.Release != "" && status.Release != release {
+		holder.Release, holder.requested = status.Release, release
+	}
+	if status.State == lcmv1.LockInactive && holder.Release == "" {
 		return
 	}
-	g.Holders = append(g.Holders, Holder{Controller: controller, State: status.State, Message: status.ErrorMessage, kind: kind, name: name})
+	g.Holders = append(g.Holders, holder)
 }
 
 func (g *Gate) evaluated() Gate {
@@ -112,6 +118,8 @@ const (
 	ReasonLockFailed   = "LockFailed"
 	ReasonLockUnknown  = "LockStateUnknown"
 	ReasonLockInactive = "LockInactive"
+	// ReasonLockOfAnotherRelease: the lock is inactive, but not for the requested release.
+	ReasonLockOfAnotherRelease = "LockOfAnotherRelease"
 )
 
 // Blocker returns the lock with its application and the application's message.
@@ -132,6 +140,12 @@ func (h Holder) Blocker() drydockv1.Blocker {
 	default:
 		blocker.Reason = ReasonLockUnknown
 		blocker.Message = fmt.Sprintf("%s set state %q; only \"inactive\" releases the lock", h.Controller, h.State)
+	}
+	if h.Release != "" {
+		blocker.Message += fmt.Sprintf("; its release is %s, and %s is requested", h.Release, h.requested)
+		if h.State == lcmv1.LockInactive {
+			blocker.Reason = ReasonLockOfAnotherRelease
+		}
 	}
 	if h.Message != "" {
 		blocker.Message += ": " + h.Message

@@ -84,7 +84,7 @@ func TestANodeGateOpensOnlyWhenEveryLockOfTheNodeIsInactive(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			gate := locks.NodeGate(test.locks, "n1")
+			gate := locks.NodeGate(test.locks, "n1", "")
 			var holders []string
 			for _, holder := range gate.Holders {
 				holders = append(holders, holder.Controller)
@@ -97,9 +97,9 @@ func TestANodeGateOpensOnlyWhenEveryLockOfTheNodeIsInactive(t *testing.T) {
 }
 
 func TestAClusterGateOpensOnlyWhenEveryClusterLockIsInactive(t *testing.T) {
-	require.True(t, locks.ClusterGate(nil).Open)
-	require.True(t, locks.ClusterGate([]lcmv1.ClusterWorkloadLock{clusterLock("tf", lcmv1.LockInactive)}).Open)
-	gate := locks.ClusterGate([]lcmv1.ClusterWorkloadLock{clusterLock("tf", lcmv1.LockInactive), clusterLock("ceph", "")})
+	require.True(t, locks.ClusterGate(nil, "").Open)
+	require.True(t, locks.ClusterGate([]lcmv1.ClusterWorkloadLock{clusterLock("tf", lcmv1.LockInactive)}, "").Open)
+	gate := locks.ClusterGate([]lcmv1.ClusterWorkloadLock{clusterLock("tf", lcmv1.LockInactive), clusterLock("ceph", "")}, "")
 	require.False(t, gate.Open)
 	require.Len(t, gate.Holders, 1)
 	require.Equal(t, "ceph", gate.Holders[0].Controller)
@@ -110,7 +110,7 @@ func TestAHolderReportsItsStateAndMessage(t *testing.T) {
 	failed.Status.ErrorMessage = "osd.3 is down"
 	gate := locks.NodeGate([]lcmv1.NodeWorkloadLock{
 		nodeLock("x", "tf", "n1", lcmv1.LockActive), failed, nodeLock("y", "vendor", "n1", ""), nodeLock("z", "web", "n1", "busy"),
-	}, "n1")
+	}, "n1", "")
 	require.Equal(t, []drydockv1.Blocker{
 		{Kind: "NodeWorkloadLock", Name: "ceph-n1", Reason: "LockFailed", Message: "ceph has failed: osd.3 is down"},
 		{Kind: "NodeWorkloadLock", Name: "x", Reason: "LockHeld", Message: "tf holds it"},
@@ -132,10 +132,10 @@ func TestAfterAMaintenanceEveryLockThatIsNotActiveIsReported(t *testing.T) {
 }
 
 func TestTheGateHasTheDocumentedJSON(t *testing.T) {
-	printed, err := json.Marshal(locks.NodeGate([]lcmv1.NodeWorkloadLock{nodeLock("a", "ceph", "n1", lcmv1.LockActive)}, "n1"))
+	printed, err := json.Marshal(locks.NodeGate([]lcmv1.NodeWorkloadLock{nodeLock("a", "ceph", "n1", lcmv1.LockActive)}, "n1", ""))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"open":false,"holders":[{"controller":"ceph","state":"active","message":""}]}`, string(printed))
-	printed, err = json.Marshal(locks.ClusterGate(nil))
+	printed, err = json.Marshal(locks.ClusterGate(nil, ""))
 	require.NoError(t, err)
 	require.JSONEq(t, `{"open":true,"holders":[]}`, string(printed))
 }

@@ -325,7 +325,7 @@ func TestProgressStaysWithinItsBounds(t *testing.T) {
 			require.LessOrEqual(t, 0, progress.InactiveNow)
 			require.LessOrEqual(t, progress.InactiveNow, progress.Updated)
 			require.LessOrEqual(t, progress.Updated, progress.Total)
-			require.LessOrEqual(t, progress.Total, len(w.snapshot.Nodes))
+			require.LessOrEqual(t, progress.Total, len(w.snapshot.Nodes)+len(w.snapshot.Disabled))
 			if progress.Total == 0 {
 				require.Equal(t, int32(100), progress.Percentage)
 			} else {

@@ -18,7 +18,8 @@ var names = []string{"n1", "n2", "n3", "n4"}
 
 // applyEvent applies a random event of the cluster, or a part or all of the controller's decision.
 func applyEvent(t *rapid.T, w *world) {
-	applyOneOf(t, w, "request", "withdraw", "pod", "noPod", "node", "noNode", "role", "cluster", "noCluster", "failed", "unlocked", "late", "crash", "settle")
+	applyOneOf(t, w, "request", "withdraw", "pod", "noPod", "node", "noNode", "role", "cluster", "noCluster", "failed", "unlocked", "late", "crash", "settle",
+		"deletion", "noDeletion", "disable", "enable")
 }
 
 // applyOneOf is applyEvent with these events only.
@@ -29,6 +30,14 @@ func applyOneOf(t *rapid.T, w *world, events ...string) {
 		w.request(node)
 	case "withdraw":
 		w.withdraw(node)
+	case "deletion":
+		w.requestDeletion(node)
+	case "noDeletion":
+		w.withdrawDeletion(node)
+	case "disable":
+		w.disable(node)
+	case "enable":
+		w.enable(node)
 	case "pod":
 		w.setPod(node, rapid.Bool().Draw(t, "ready"))
 	case "noPod":
@@ -132,6 +141,8 @@ func TestEveryLockIsActiveAfterAllRequestsAreGoneAndAllPodsReady(t *testing.T) {
 		w.withdrawCluster()
 		for _, name := range names {
 			w.withdraw(name)
+			w.withdrawDeletion(name)
+			w.enable(name)
 			w.setPod(name, true)
 		}
 		w.settle()
@@ -153,6 +164,8 @@ func TestEveryRequestIsEventuallyServed(t *testing.T) {
 		}
 		for _, name := range names {
 			w.withdraw(name)
+			w.withdrawDeletion(name)
+			w.enable(name)
 			w.removeNode(name)
 			w.addNode(name)
 			w.addPod(name, true)

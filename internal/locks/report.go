@@ -17,6 +17,8 @@ type Report struct {
 	Nodes []LockDecision `json:"nodes,omitempty"`
 	// More were left out.
 	More int `json:"more,omitempty"`
+	// Waiting are the nodes that wait for others, in the order in which their locks are released: the first MaxReported.
+	Waiting []string `json:"waiting,omitempty"`
 	// Total is the number of node locks; the others count them by state.
 	Total    int `json:"total"`
 	Active   int `json:"active"`
@@ -31,7 +33,7 @@ const MaxReported = 100
 
 // Report summarizes a decision that has been applied.
 func (d Decision) Report() Report {
-	report := Report{Progress: d.Progress}
+	report := Report{Progress: d.Progress, Waiting: d.Waiting[:min(len(d.Waiting), MaxReported)]}
 	for _, lock := range d.Locks {
 		switch {
 		case lock.To == "":
@@ -73,7 +75,7 @@ const (
 )
 
 // gravity orders the reasons of waiting locks: those that need a person first, those that resolve themselves last.
-var gravity = []Reason{PodDeadlinePassed, MarkedFailed, PodNotBack, ClusterNotHealthy, PodNotReady, MaxInactiveNodes}
+var gravity = []Reason{PodDeadlinePassed, MarkedFailed, PodNotBack, ClusterNotHealthy, PodNotReady, OtherRelease, MaxInactiveNodes}
 
 // Wait returns the current reason of the controller: that of the gravest waiting lock, or that nothing waits. Blockers are all waiting locks. It has
 // no Since.

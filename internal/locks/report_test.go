@@ -3,6 +3,7 @@ package locks_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -70,6 +71,17 @@ func TestAReportNamesTheGravestWaitingLock(t *testing.T) {
 			require.Len(t, wait.Blockers, test.held)
 		})
 	}
+}
+
+func TestAReportNamesTheWaitingNodesInTheirOrder(t *testing.T) {
+	w := newWorld(t, "n1", "n2", "n3", "n4")
+	w.settle()
+	w.request("n4")
+	w.settle()
+	w.request("n1")
+	w.request("n3")
+	w.snapshot.NodeRequests[1].CreationTimestamp.Time = t0.Add(time.Hour)
+	require.Equal(t, []string{"n3", "n1"}, w.decide().Report().Waiting)
 }
 
 func TestAReportStaysSmallInALargeCluster(t *testing.T) {

@@ -8,11 +8,15 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// request is a ClusterMaintenanceRequest or a NodeMaintenanceRequest.
+// request is a ClusterMaintenanceRequest, a NodeMaintenanceRequest or a NodeDeletionRequest.
 type request struct {
 	uid     types.UID
 	name    string
 	created metav1.Time
+	// release that is installed; "": none.
+	release string
+	// deletion: it is a NodeDeletionRequest.
+	deletion bool
 }
 
 func requestOf(meta metav1.ObjectMeta) request {

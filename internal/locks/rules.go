@@ -21,6 +21,10 @@ func (a *application) decideCluster() {
 		d.be(lcmv1.LockActive, RequestGone, "")
 	case len(a.requests) == 0:
 		d.be(lcmv1.LockActive, NoRequest, "")
+	case a.otherRelease(a.requests) != "" && d.From != lcmv1.LockFailed:
+		d.be(lcmv1.LockActive, OtherRelease, a.otherRelease(a.requests))
+	case a.otherRelease(a.requests) != "":
+		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
 	case a.released():
 		d.be(lcmv1.LockInactive, RequestStands, "")
 	default:
@@ -31,8 +35,20 @@ func (a *application) decideCluster() {
 	}
 }
 
-// released reports whether the cluster's lock was released for a request that still exists.
+// otherRelease says which release is requested if none of the requests is for that of the application; "": one is, or there are no requests.
+func (a *application) otherRelease(requests []request) string {
+	suits := func(r request) bool { return r.release == "" || r.release == a.policy.Release }
+	if a.policy.Release == "" || len(requests) == 0 || slices.ContainsFunc(requests, suits) {
+		return ""
+	}
+	return fmt.Sprintf("request %s is for release %s, and the application has release %s", requests[0].name, requests[0].release, a.policy.Release)
+}
+
+// released reports whether the cluster's lock was released for a request that still exists, by this release of the application.
 func (a *application) released() bool {
+	if a.policy.Release != "" && a.lock != nil && a.lock.Status.Release != a.policy.Release {
+		return false
+	}
 	lastServed := a.before.Cluster
 	if len(lastServed) == 0 {
 		lastServed = served(a.requests) // another client made it inactive for the requests of that time
@@ -58,12 +74,16 @@ func (a *application) settle(n *node) {
 	inMaintenance := n.permit != nil && anyExists(n.permit.Requests, n.requests)
 	out := n.permit != nil && d.From != lcmv1.LockActive
 	switch {
-	case out && d.From != lcmv1.LockFailed && len(n.requests) > 0:
+	case n.disabled:
+		n.keepDisabled()
+	case out && (d.From != lcmv1.LockFailed || n.deleting()) && len(n.requests) > 0:
 		// A maintainer that finds the lock inactive takes the node out of service, no matter for which request it was released. A deleted lock is
 		// released too.
 		d.be(lcmv1.LockInactive, RequestStands, "")
 		n.keeps = &Permit{Requests: served(n.requests)}
 		d.EndsPermit = !inMaintenance
+	case n.deleting():
+		n.wants = true // the application leaves the node, ready or not
 	case out && !inMaintenance && !n.presence.ready:
 		a.awaitReturn(n)
 	case out && !n.presence.ready:
@@ -75,8 +95,27 @@ func (a *application) settle(n *node) {
 		d.be(lcmv1.LockActive, RequestGone, "")
 	case len(n.requests) == 0:
 		d.be(lcmv1.LockActive, NoRequest, "")
+	case a.otherRelease(n.requests) != "" && markedFailed(n):
+		d.be(lcmv1.LockFailed, OtherRelease, d.Message)
+	case a.otherRelease(n.requests) != "":
+		d.be(lcmv1.LockActive, OtherRelease, a.otherRelease(n.requests))
 	default:
 		n.wants = true
+	}
+}
+
+// keepDisabled keeps the lock of a disabled node as it is. While that is not active, it counts against the maximum of inactive nodes.
+func (n *node) keepDisabled() {
+	state := n.decided.From
+	switch {
+	case state == "" && n.permit != nil: // a released lock was deleted
+		state = lcmv1.LockInactive
+	case state == "":
+		state = lcmv1.LockActive
+	}
+	n.decided.be(state, NodeDisabled, n.decided.Message)
+	if state != lcmv1.LockActive {
+		n.keeps = n.permit
 	}
 }
 
@@ -104,7 +143,7 @@ func (a *application) awaitPod(n *node) {
 	if !a.fails(n, missing.Since, notReadyInTime) {
 		d.be(lcmv1.LockActive, PodNotReady, n.presence.message)
 	}
-	if d.Reason == MarkedFailed || d.Reason == PodNotReady && a.policy.NodePodDeadlineSeconds == nil {
+	if d.Reason == MarkedFailed || d.Reason == PodNotReady && a.deadline() == nil {
 		return
 	}
 	if a.after.Missing == nil {
@@ -127,7 +166,7 @@ func (a *application) fails(n *node, since metav1.Time, prefix string) bool {
 		d.be(lcmv1.LockFailed, MarkedFailed, d.Message)
 		return true
 	}
-	if limit := a.policy.NodePodDeadlineSeconds; d.From != lcmv1.LockFailed {
+	if limit := a.deadline(); d.From != lcmv1.LockFailed {
 		if limit == nil {
 			return false
 		}
@@ -138,6 +177,14 @@ func (a *application) fails(n *node, since metav1.Time, prefix string) bool {
 	}
 	d.be(lcmv1.LockFailed, PodDeadlinePassed, prefix+since.UTC().Format(time.RFC3339)+": "+n.presence.message)
 	return true
+}
+
+// deadline is how long the application's pod may be missing or not ready, in seconds; nil: without limit.
+func (a *application) deadline() *int32 {
+	if limit := a.policy.NodePodDeadlineSeconds; limit != nil && *limit != 0 {
+		return limit
+	}
+	return nil
 }
 
 // markedFailed reports whether a person, and not a deadline, marked the lock of a node failed.
@@ -164,13 +211,22 @@ func (a *application) grant() {
 	})
 	for _, n := range waiting {
 		if len(out) < a.maxInactiveNodes() {
-			n.decided.be(lcmv1.LockInactive, PodReady, "")
+			n.decided.be(lcmv1.LockInactive, n.releaseReason(), "")
 			n.keeps = &Permit{Requests: served(n.requests)}
 			out = append(out, n.name)
 			continue
 		}
 		a.queue(n, out)
+		a.waiting = append(a.waiting, n.name)
 	}
+}
+
+// releaseReason is why a node that waited is released.
+func (n *node) releaseReason() Reason {
+	if n.deleting() {
+		return DeletionRequested
+	}
+	return PodReady
 }
 
 // queue holds a node that must wait for others.
@@ -205,7 +261,7 @@ func (a *application) maxInactiveNodes() int {
 
 // decision assembles the decision, with the writes that it needs.
 func (a *application) decision() Decision {
-	decision := Decision{RecheckAt: a.recheckAt}
+	decision := Decision{RecheckAt: a.recheckAt, Waiting: a.waiting}
 	for _, n := range a.nodes {
 		if n.keeps != nil {
 			a.after.Nodes[n.name] = *n.keeps
@@ -226,7 +282,7 @@ func (a *application) decision() Decision {
 // applied.
 func (a *application) clusterDecision(found Progress) LockDecision {
 	d := a.cluster
-	d.Progress = found.reported()
+	d.Progress, d.Release = found.reported(), a.policy.Release
 	d.act(a.lock != nil, a.lock != nil && !d.Matches(a.lock.Status))
 	if a.lock != nil && a.lock.Status.InactivationProgress != nil {
 		d.ReportsLess = d.Progress.Percentage < a.lock.Status.InactivationProgress.Percentage
@@ -239,7 +295,7 @@ func (a *application) nodeDecision(n *node) LockDecision {
 	_, had := a.before.Nodes[n.name]
 	d.EndsPermit = had && (d.EndsPermit || n.keeps == nil)
 	d.UpdatedFor = a.maintenancesToRecord(n)
-	d.Progress = nodeProgress(d.To)
+	d.Progress, d.Release = nodeProgress(d.To), a.policy.Release
 	d.act(n.lock != nil, d.EndsPermit || d.UpdatedFor != "" || n.lock != nil && !d.Matches(n.lock.Status))
 	return d
 }

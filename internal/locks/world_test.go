@@ -96,6 +96,29 @@ func (w *world) withdraw(node string) {
 	w.snapshot.NodeRequests = slices.DeleteFunc(w.snapshot.NodeRequests, func(r lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == node })
 }
 
+// requestDeletion announces that a node will be deleted.
+func (w *world) requestDeletion(node string) {
+	w.snapshot.DeletionRequests = append(w.snapshot.DeletionRequests, lcmv1.NodeDeletionRequest{
+		ObjectMeta: metav1.ObjectMeta{Name: node, UID: w.uid(), CreationTimestamp: metav1.NewTime(w.now)},
+		Spec:       lcmv1.NodeNameSpec{NodeName: node},
+	})
+}
+
+func (w *world) withdrawDeletion(node string) {
+	w.snapshot.DeletionRequests = slices.DeleteFunc(w.snapshot.DeletionRequests, func(r lcmv1.NodeDeletionRequest) bool { return r.Spec.NodeName == node })
+}
+
+// disable announces that a node is out of the cluster for a while.
+func (w *world) disable(node string) {
+	w.snapshot.Disabled = append(w.snapshot.Disabled, lcmv1.NodeDisableNotification{
+		ObjectMeta: metav1.ObjectMeta{Name: node, UID: w.uid()}, Spec: lcmv1.NodeNameSpec{NodeName: node},
+	})
+}
+
+func (w *world) enable(node string) {
+	w.snapshot.Disabled = slices.DeleteFunc(w.snapshot.Disabled, func(d lcmv1.NodeDisableNotification) bool { return d.Spec.NodeName == node })
+}
+
 func (w *world) requestCluster() types.UID {
 	uid := w.uid()
 	w.snapshot.ClusterRequests = append(w.snapshot.ClusterRequests, lcmv1.ClusterMaintenanceRequest{
@@ -201,7 +224,7 @@ func (w *world) record(permits locks.Permits) {
 }
 
 func (w *world) make(change locks.LockDecision) {
-	status := lcmv1.WorkloadLockStatus{State: change.To, ErrorMessage: change.Message, InactivationProgress: &change.Progress}
+	status := lcmv1.WorkloadLockStatus{State: change.To, ErrorMessage: change.Message, Release: change.Release, InactivationProgress: &change.Progress}
 	cluster := change.Kind == locks.ClusterLockKind
 	switch {
 	case change.Action == locks.Delete && cluster:

@@ -2,10 +2,12 @@ package manifest
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -75,9 +77,33 @@ func values(document []byte) ([]any, error) {
 	}
 	text, err := yaml.YAMLToJSONStrict(document)
 	if err != nil {
-		return nil, err
+		return nil, cmp.Or(tabIndent(document), duplicateKey(err), err)
 	}
 	return strictValues([]json.RawMessage{text})
+}
+
+// tabIndent is the error of the first line that a tab indents, or nil. The parser's own error does not mention the tab.
+func tabIndent(document []byte) error {
+	number := 0
+	for line := range bytes.Lines(document) {
+		number++
+		text := bytes.TrimLeft(line, " \t")
+		if indent := line[:len(line)-len(text)]; bytes.ContainsRune(indent, '\t') && len(bytes.TrimSpace(text)) > 0 {
+			return fmt.Errorf("line %d: a tab indents %q: indent YAML with spaces", number, bytes.TrimSpace(text))
+		}
+	}
+	return nil
+}
+
+var setTwice = regexp.MustCompile(`line \d+: key ".*" already set in map`)
+
+// duplicateKey says which keys appear twice, or returns nil.
+func duplicateKey(err error) error {
+	keys := setTwice.FindAllString(err.Error(), -1)
+	if len(keys) == 0 {
+		return nil
+	}
+	return errors.New(strings.ReplaceAll(strings.Join(keys, "; "), "already set in map", "appears twice: keep one"))
 }
 
 func jsonValues(text []byte) ([]json.RawMessage, error) {

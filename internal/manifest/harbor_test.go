@@ -49,6 +49,17 @@ func TestAnInvalidHarborClusterIsReportedWithItsPath(t *testing.T) {
 		{"a deadline of zero", "spec.progressDeadlineSeconds: Invalid value: 0", []string{"version: 2.5.0", "version: 2.5.0\n  progressDeadlineSeconds: 0"}},
 		{"an unknown policy", `spec.deletionPolicy: Unsupported value: "Burn"`, []string{"version: 2.5.0", "version: 2.5.0\n  deletionPolicy: Burn"}},
 		{"an invalid version", `spec.version: Invalid value: "new"`, []string{"version: 2.5.0", "version: new"}},
+		{
+			"a redirect without ingress", "spec.storage: Invalid value: spec.redirect.expose must have the ingress to which clients are sent",
+			[]string{"        expose: {ingress: {host: MinIO.harbor.example, ingressClassName: nginx}, tls: {certificateRef: public}}\n", ""},
+		},
+		{
+			"an older redirect without ingress", "spec.storage: Invalid value: spec.minIO.redirect.expose must have the ingress",
+			[]string{
+				"      redirect:\n        enable: true\n        expose: {ingress: {host: MinIO.harbor.example, ingressClassName: nginx}, tls: {certificateRef: public}}\n", "",
+				"      minIO:\n", "      minIO:\n        redirect: {enable: true}\n",
+			},
+		},
 		{"a misspelt field", "spec.cache.spec.redisFailover.sentinels: unknown field", []string{"sentinel:", "sentinels:"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {

@@ -27,7 +27,7 @@ func jobPod(fields string) string {
 }
 
 const (
-	requestorRule = "must be like a DNS name, e.g. driver.example.com: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+	requestorRule = "must be like a DNS name, e.g. driver.example.com: letters, digits, '-' and '.', beginning and ending with a letter or digit"
 	nodeNameRule  = "must be the name of a node: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
 	namespaceRule = "must be the name of a namespace: lower-case letters, digits and '-', beginning and ending with a letter or digit"
 	selectorRule  = "must be a label selector, e.g. app=web,tier in (front,back),!canary"
@@ -44,8 +44,8 @@ func invalidMaintenances() []invalidCase {
 			lines: []string{nm + "nodeName: Required value", nm + "requestorID: Required value"},
 		},
 		{
-			name: "a requestor that is not a DNS name", text: strings.Replace(request(""), "me.example.com", "Me", 1),
-			lines: []string{nm + `requestorID: Invalid value: "Me": ` + requestorRule},
+			name: "a requestor that is not a DNS name", text: strings.Replace(request(""), "me.example.com", "Me!", 1),
+			lines: []string{nm + `requestorID: Invalid value: "Me!": ` + requestorRule},
 		},
 		{
 			name: "a requestor that ends in a dot", text: strings.Replace(request(""), "me.example.com", "me.", 1),

@@ -59,7 +59,11 @@ func invalidFiles() []invalidCase {
 		},
 		{
 			name: "a duplicate key", text: rollout("clusters: [c2]"),
-			lines: []string{`f: document 1: yaml: unmarshal errors: line 9: key "clusters" already set in map`},
+			lines: []string{`f: document 1: line 9: key "clusters" appears twice: keep one`},
+		},
+		{
+			name: "a tab", text: strings.Replace(rollout("clusters: [c2]"), "  clusters", "\tclusters", 1),
+			lines: []string{`f: document 1: line 6: a tab indents "clusters: [c1]": indent YAML with spaces`},
 		},
 		{
 			name: "a duplicate key in JSON", text: `{"apiVersion": "v1", "kind": "Node", "kind": "Pod"}`,

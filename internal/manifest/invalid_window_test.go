@@ -79,7 +79,7 @@ spec:
 
 func invalidWindows() []invalidCase {
 	const w, m, c = "f: MaintenanceWindow w: ", "f: Maintenance m: ", "f: Component c: "
-	const durationRule = `should match '^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}(\.[0-9]{1,9})?s)?$'`
+	const durationRule = "must be a duration with its units, such as 90s, 30m or 1h30m"
 	return []invalidCase{
 		{
 			name: "a window without a zone", text: strings.Replace(window(nightly+"duration: 4h"), "timeZone: Europe/Berlin", "", 1),
@@ -112,10 +112,14 @@ func invalidWindows() []invalidCase {
 		{
 			name: "invalid durations", text: window(nightly + "duration: 4 hours\ncutoff: ''\nnotify: [{url: 'https://a', leads: [1d]}]"),
 			lines: []string{
-				w + `spec.cutoff: Invalid value: "": should be at least 2 chars long`,
+				w + `spec.cutoff: Invalid value: "": ` + durationRule,
 				w + `spec.duration: Invalid value: "4 hours": ` + durationRule,
 				w + `spec.notify[0].leads[0]: Invalid value: "1d": ` + durationRule,
 			},
+		},
+		{
+			name: "a duration without a unit", text: window(nightly + "duration: '4'"),
+			lines: []string{w + `spec.duration: Invalid value: "4": ` + durationRule},
 		},
 		{
 			name: "an invalid time of day", text: window(nightly + "endTime: '24:00'"),

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/listtype"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
 	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -97,15 +98,11 @@ func (k *kinds) find(gvk schema.GroupVersionKind) (*kind, error) {
 }
 
 func newKind(gvk schema.GroupVersionKind, scope apiextensionsv1.ResourceScope, version apiextensionsv1.CustomResourceDefinitionVersion) (*kind, error) {
-	var props apiextensions.JSONSchemaProps
-	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, &props, nil); err != nil {
-		return nil, fmt.Errorf("schema of %s: %w", gvk.Kind, err)
-	}
-	structural, err := structuralschema.NewStructural(&props)
+	props, structural, err := schemaOf(gvk, version)
 	if err != nil {
-		return nil, fmt.Errorf("schema of %s: %w", gvk.Kind, err)
+		return nil, err
 	}
-	validator, _, err := validation.NewSchemaValidator(&props)
+	validator, _, err := validation.NewSchemaValidator(props)
 	if err != nil {
 		return nil, fmt.Errorf("schema of %s: %w", gvk.Kind, err)
 	}
@@ -125,6 +122,36 @@ func newKind(gvk schema.GroupVersionKind, scope apiextensionsv1.ResourceScope, v
 	}}
 	visitor.Visit(structural)
 	return k, nil
+}
+
+// schemaOf returns the schema of a version of a CRD.
+func schemaOf(gvk schema.GroupVersionKind, version apiextensionsv1.CustomResourceDefinitionVersion) (*apiextensions.JSONSchemaProps, *structuralschema.Structural, error) {
+	props := &apiextensions.JSONSchemaProps{}
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(version.Schema.OpenAPIV3Schema, props, nil); err != nil {
+		return nil, nil, fmt.Errorf("schema of %s: %w", gvk.Kind, err)
+	}
+	structural, err := structuralschema.NewStructural(props)
+	if err != nil {
+		return nil, nil, fmt.Errorf("schema of %s: %w", gvk.Kind, err)
+	}
+	return props, structural, nil
+}
+
+// Prune removes the fields that a CRD in a cluster does not have, because someone else's CRD may have fewer than Drydock's.
+func Prune(definition *apiextensionsv1.CustomResourceDefinition, object *unstructured.Unstructured) error {
+	gvk := object.GroupVersionKind()
+	for _, version := range definition.Spec.Versions {
+		if version.Name != gvk.Version || version.Schema == nil {
+			continue
+		}
+		_, structural, err := schemaOf(gvk, version)
+		if err != nil {
+			return err
+		}
+		pruning.Prune(object.Object, structural, true)
+		return nil
+	}
+	return fmt.Errorf("CRD %s has no version %s", definition.Name, gvk.Version)
 }
 
 // prune removes the fields that the schema does not have and returns their paths.

@@ -119,7 +119,7 @@ func TestCompleteAppliesTheSameRulesToObjectsMadeInCode(t *testing.T) {
 	require.NoError(t, manifest.Complete(request))
 	require.Equal(t, "NodeMaintenance", request.Kind)
 	require.EqualValues(t, 300, *request.Spec.DrainSpec.TimeoutSeconds)
-	require.Equal(t, maintenancev1.DrainTimeoutFail, request.Spec.OnDrainTimeout)
+	require.Equal(t, maintenancev1.FailureUncordon, request.Spec.OnFailure)
 
 	request.Spec.RequestorID = "Me!"
 	request.Spec.DrainSpec.PodSelector = "app in ("

@@ -18,10 +18,10 @@ func (p *Portal) checkCapacity(r ApplyRequest, more ...Announcement) error {
 		Windows: append(slices.Clone(p.Windows), more...),
 	}
 	for _, c := range r.Components {
-		trial.applyComponent(c, p.Counted)
+		trial.applyComponent(c, nil, p.Counted)
 	}
 	for _, m := range r.Maintenances {
-		trial.applyMaintenance(m, p.Counted)
+		trial.applyMaintenance(m, nil, p.Counted)
 	}
 	return trial.checkSize()
 }

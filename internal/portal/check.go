@@ -50,10 +50,10 @@ func (p *Portal) CheckApply(r ApplyRequest) error {
 	}
 	names := map[string]bool{}
 	for _, c := range r.Components {
-		problems = append(problems, p.checkObject(names, "Component", c.Namespace, c.Name, c.Spec.PortalRef, p.checkComponent(c)))
+		problems = append(problems, p.checkObject(names, "Component", c.Namespace, c.Name, c.Spec.PortalRef, p.checkComponent(c, r.declaring)))
 	}
 	for _, m := range r.Maintenances {
-		problems = append(problems, p.checkObject(names, "Maintenance", m.Namespace, m.Name, m.Spec.PortalRef, p.checkMaintenance(m)))
+		problems = append(problems, p.checkObject(names, "Maintenance", m.Namespace, m.Name, m.Spec.PortalRef, p.checkMaintenance(m, r.declaring)))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return err
@@ -79,12 +79,14 @@ func (p *Portal) checkObject(names map[string]bool, kind, namespace, name, porta
 	return nil
 }
 
-func (p *Portal) checkComponent(c sreportalv1.Component) error {
+func (p *Portal) checkComponent(c sreportalv1.Component, declaring bool) error {
 	i := slices.IndexFunc(p.Components, func(known Component) bool { return known.Name == c.Name })
 	link := c.Spec.Link
 	switch {
 	case i >= 0 && p.Components[i].Namespace != c.Namespace:
 		return fmt.Errorf("metadata.namespace: the portal has a component %s of namespace %s: give this one another name", c.Name, p.Components[i].Namespace)
+	case i >= 0 && p.Components[i].Object.others(c.ObjectMeta, declaring) != nil:
+		return p.Components[i].Object.others(c.ObjectMeta, declaring)
 	case c.Spec.DisplayName == "":
 		return errors.New("spec.displayName: must be set")
 	case c.Spec.Group == "":
@@ -99,7 +101,7 @@ func (p *Portal) checkComponent(c sreportalv1.Component) error {
 	return nil
 }
 
-func (p *Portal) checkMaintenance(m sreportalv1.Maintenance) error {
+func (p *Portal) checkMaintenance(m sreportalv1.Maintenance, declaring bool) error {
 	i := slices.IndexFunc(p.Maintenances, func(known Maintenance) bool { return known.Name == m.Name })
 	affected := m.Spec.AffectedStatus
 	allowed := []sreportalv1.ServiceStatus{
@@ -108,6 +110,8 @@ func (p *Portal) checkMaintenance(m sreportalv1.Maintenance) error {
 	switch {
 	case i >= 0 && p.Maintenances[i].Namespace != m.Namespace:
 		return fmt.Errorf("metadata.namespace: the portal has a maintenance %s of namespace %s: give this one another name", m.Name, p.Maintenances[i].Namespace)
+	case i >= 0 && p.Maintenances[i].Object.others(m.ObjectMeta, declaring) != nil:
+		return p.Maintenances[i].Object.others(m.ObjectMeta, declaring)
 	case m.Spec.Title == "":
 		return errors.New("spec.title: must be set")
 	case !slices.Contains(allowed, affected):

@@ -42,6 +42,8 @@ type Component struct {
 	History History                   `json:"history,omitempty"`
 	// Bytes is its size: see checkSize.
 	Bytes int `json:"bytes"`
+	// Object declares it on the hub; nil: people applied it otherwise.
+	Object *Declaration `json:"object,omitempty"`
 }
 
 // Maintenance is an applied maintenance.
@@ -53,6 +55,8 @@ type Maintenance struct {
 	// Cancelled is when a person ended it; nil: it keeps its own end.
 	Cancelled *time.Time `json:"cancelled,omitempty"`
 	Bytes     int        `json:"bytes"`
+	// Object is as for a component.
+	Object *Declaration `json:"object,omitempty"`
 }
 
 // PastOpening is a past opening of a window.

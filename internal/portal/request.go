@@ -21,6 +21,9 @@ type ApplyRequest struct {
 	Request
 	Components   []sreportalv1.Component   `json:"components,omitempty"`
 	Maintenances []sreportalv1.Maintenance `json:"maintenances,omitempty"`
+
+	// declaring: it has one object of the hub.
+	declaring bool
 }
 
 // DeleteRequest removes components, with their history, and maintenances.
@@ -48,6 +51,8 @@ type Answer struct {
 	Changes []string `json:"changes,omitempty"`
 	// Warnings are effects that the author may not expect.
 	Warnings []string `json:"warnings,omitempty"`
+	// Forgotten: the portal does not keep the declared maintenance, which ended too long ago.
+	Forgotten bool `json:"forgotten,omitempty"`
 }
 
 // Apply adds components and maintenances that CheckApply has accepted. It returns those that are new here: no other portal may show them.
@@ -57,14 +62,14 @@ func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
 	var changes, warnings []string
 	report := func(kind, name, result string) { changes = append(changes, kind+" "+name+" "+result) }
 	for _, object := range r.Components {
-		result := p.applyComponent(object, now)
+		result := p.applyComponent(object, r.declaration(object.ObjectMeta, now), now)
 		if result == "added" {
 			added.Components = append(added.Components, Object{object.Namespace, object.Name, now})
 		}
 		report("component", object.Name, result)
 	}
 	for _, object := range r.Maintenances {
-		result := p.applyMaintenance(object, now)
+		result := p.applyMaintenance(object, r.declaration(object.ObjectMeta, now), now)
 		if result == "added" {
 			added.Maintenances = append(added.Maintenances, Object{object.Namespace, object.Name, now})
 		}
@@ -85,7 +90,7 @@ func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
 
 const unchanged = "unchanged"
 
-func (p *Portal) applyComponent(object sreportalv1.Component, now time.Time) string {
+func (p *Portal) applyComponent(object sreportalv1.Component, by *Declaration, now time.Time) string {
 	spec := object.Spec
 	if spec.Status == "" {
 		spec.Status = sreportalv1.StatusUnknown
@@ -93,11 +98,11 @@ func (p *Portal) applyComponent(object sreportalv1.Component, now time.Time) str
 	bytes := lengthOf(object.Name, spec.DisplayName, spec.Description, spec.Group, spec.Link)
 	i, found := slices.BinarySearchFunc(p.Components, object.Name, func(c Component, name string) int { return strings.Compare(c.Name, name) })
 	if !found {
-		p.Components = slices.Insert(p.Components, i, Component{Namespace: object.Namespace, Name: object.Name, Spec: spec, Applied: now, Bytes: bytes})
+		p.Components = slices.Insert(p.Components, i, Component{Namespace: object.Namespace, Name: object.Name, Spec: spec, Applied: now, Bytes: bytes, Object: by})
 		return "added"
 	}
 	c := &p.Components[i]
-	c.Applied = now
+	c.Applied, c.Object = now, by.after(c.Object)
 	if c.Spec == spec {
 		return unchanged
 	}
@@ -106,9 +111,9 @@ func (p *Portal) applyComponent(object sreportalv1.Component, now time.Time) str
 }
 
 // applyMaintenance adds or replaces a maintenance. A cancelled one stays so until its time changes.
-func (p *Portal) applyMaintenance(object sreportalv1.Maintenance, now time.Time) string {
+func (p *Portal) applyMaintenance(object sreportalv1.Maintenance, by *Declaration, now time.Time) string {
 	spec := object.Spec
-	applied := Maintenance{Namespace: object.Namespace, Name: object.Name, Spec: spec, Applied: now}
+	applied := Maintenance{Namespace: object.Namespace, Name: object.Name, Spec: spec, Applied: now, Object: by}
 	applied.Bytes = lengthOf(append(slices.Clone(spec.Components), object.Name, spec.Title, spec.Description)...)
 	i, found := slices.BinarySearchFunc(p.Maintenances, object.Name, func(m Maintenance, name string) int { return strings.Compare(m.Name, name) })
 	if !found {
@@ -116,6 +121,7 @@ func (p *Portal) applyMaintenance(object sreportalv1.Maintenance, now time.Time)
 		return "added"
 	}
 	before := p.Maintenances[i]
+	applied.Object = by.after(before.Object)
 	if before.Spec.ScheduledStart.Equal(&applied.Spec.ScheduledStart) && before.Spec.ScheduledEnd.Equal(&applied.Spec.ScheduledEnd) {
 		applied.Cancelled = before.Cancelled
 	}
@@ -167,9 +173,23 @@ func (p *Portal) CheckDelete(r DeleteRequest) error {
 	if unknown := p.unknown(r.Components); len(unknown) > 0 {
 		return fmt.Errorf("components: the portal has no %s", listed(unknown))
 	}
+	declared := 0
+	p.eachDeclaration(func(string, string, string, *Declaration) { declared++ })
+	if r.All && declared > 0 {
+		return fmt.Errorf("all: objects on the hub declare %d components and maintenances of the portal: delete those objects", declared)
+	}
+	for _, c := range p.Components {
+		if c.Object != nil && slices.Contains(r.Components, c.Name) {
+			return fmt.Errorf("components: Component %s/%s on the hub declares %s: delete that object", c.Namespace, c.Name, c.Name)
+		}
+	}
 	for _, name := range r.Maintenances {
-		if _, err := p.maintenance(name); err != nil {
+		m, err := p.maintenance(name)
+		if err != nil {
 			return fmt.Errorf("maintenances: %w", err)
+		}
+		if m.Object != nil {
+			return fmt.Errorf("maintenances: Maintenance %s/%s on the hub declares %s: delete that object", m.Namespace, m.Name, m.Name)
 		}
 	}
 	return r.check()

@@ -67,12 +67,16 @@ func (v verdict) withCycle(cgu *ranv1.ClusterGroupUpgrade, known map[types.Names
 // Blocked returns what blocks a rollout. known are the existing rollouts from GatherBlockers. A rollout that has ended waits for none.
 func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) Blocking {
 	var b Blocking
+	unblocks := Succeeded
+	if cgu.Annotations[ranv1.AnnotationBlockingMode] == ranv1.BlockingPartial {
+		unblocks = Ended
+	}
 	for _, name := range Blockers(cgu) {
 		switch blocker := known[name]; {
 		case slices.Contains(b.Missing, name), slices.Contains(b.Incomplete, name):
 		case blocker == nil:
 			b.Missing = append(b.Missing, name)
-		case !Succeeded(blocker):
+		case !unblocks(blocker):
 			b.Incomplete = append(b.Incomplete, name)
 		}
 	}

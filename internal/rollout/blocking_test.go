@@ -32,6 +32,12 @@ func blockedBy(name string, over metav1.ConditionStatus, blockers ...string) *ra
 	return cgu
 }
 
+// partial lets a rollout start when its blockers have ended, with any result.
+func partial(cgu *ranv1.ClusterGroupUpgrade) *ranv1.ClusterGroupUpgrade {
+	cgu.Annotations = map[string]string{"ran.openshift.io/blocking-cgu-completion-mode": "partial"}
+	return cgu
+}
+
 func begun(cgu *ranv1.ClusterGroupUpgrade) *ranv1.ClusterGroupUpgrade {
 	cgu.Status.Status.StartedAt = &metav1.Time{}
 	return cgu
@@ -57,6 +63,9 @@ func TestARolloutIsBlockedUntilAllItsBlockersHaveSucceeded(t *testing.T) {
 		{"all have succeeded", blockedBy("a", "", "b", "c"), known(blockedBy("b", "True"), blockedBy("c", "True")), "", ""},
 		{"one is running", blockedBy("a", "", "b", "c"), known(blockedBy("b", "True"), blockedBy("c", "")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [c]; waiting for ops/c"},
 		{"one has failed", blockedBy("a", "", "b"), known(blockedBy("b", "False")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [b]; waiting for ops/b"},
+		{"one has failed, and that is enough", partial(blockedBy("a", "", "b", "c")), known(blockedBy("b", "False"), blockedBy("c", "True")), "", ""},
+		{"one is running, which is not enough", partial(blockedBy("a", "", "b", "c")), known(blockedBy("b", "False"), blockedBy("c", "")), "IncompleteBlockingCR", "Blocking CRs that are not completed: [c]; waiting for ops/c"},
+		{"one is missing, which is not enough", partial(blockedBy("a", "", "b")), nil, "MissingBlockingCR", "Missing blocking CRs: [b]; waiting for ops/b"},
 		{"missing rollouts are reported first", blockedBy("a", "", "b", "c", "d"), known(blockedBy("b", "")), "MissingBlockingCR", "Missing blocking CRs: [c d]; waiting for ops/c, ops/d, ops/b"},
 		{
 			"a cycle of others is broken by one that has started", blockedBy("a", "", "b"), known(begun(blockedBy("b", "", "c")), blockedBy("c", "", "b")), "IncompleteBlockingCR",

@@ -46,6 +46,20 @@ func CheckEdit(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool, used t
 	return changed, nil
 }
 
+// Editable returns the part of an edit that takes effect, and the paths of the fields that have none because the rollout is enabled.
+func Editable(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool) (spec ranv1.ClusterGroupUpgradeSpec, ignored []string) {
+	if !enabled {
+		return after, nil
+	}
+	for _, field := range ChangedFields(before, after) {
+		if !slices.Contains(editable, field) && field != "spec.enable" {
+			ignored = append(ignored, field)
+		}
+	}
+	before.BatchTimeoutAction, before.RemediationStrategy.Timeout = after.BatchTimeoutAction, after.RemediationStrategy.Timeout
+	return before, ignored
+}
+
 // ChangedFields returns the paths of the fields that differ. The fields of the strategy are compared one by one.
 func ChangedFields(before, after ranv1.ClusterGroupUpgradeSpec) []string {
 	//workflowcheck:ignore fields are read in their order, and values are only compared

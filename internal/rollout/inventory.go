@@ -57,9 +57,25 @@ type Policy struct {
 	DependsOn []types.NamespacedName
 	// Releases of the platform that its templates request.
 	Releases []Release
+	// Subscriptions that its templates contain.
+	Subscriptions []Subscription
 	// Compliant has an entry for each cluster that the policy is bound to: whether the cluster is Compliant.
 	Compliant map[string]bool
 }
+
+// Subscription is a Subscription of Operator Lifecycle Manager in a policy, as the status of a rollout lists it.
+type Subscription struct {
+	Kind       string `json:"kind"`
+	Name       string `json:"name"`
+	APIVersion string `json:"apiVersion"`
+	Namespace  string `json:"namespace"`
+}
+
+// subscriptionKind is the kind of Subscriptions, and subscriptionGroup is the prefix of their apiVersion.
+const (
+	subscriptionKind  = "Subscription"
+	subscriptionGroup = "operators.coreos.com/"
+)
 
 // String is <namespace>/<name>.
 func (p Policy) String() string { return p.Namespace + "/" + p.Name }
@@ -171,6 +187,7 @@ func (p *Policy) readTemplates(object map[string]any) error {
 		p.ReadsStatus = p.ReadsStatus || definition.readsStatus
 		p.ReadsNamespace = p.ReadsNamespace || definition.readsNamespace
 		p.Releases = append(p.Releases, definition.releases...)
+		p.Subscriptions = append(p.Subscriptions, definition.subscriptions...)
 		if definition.enforces {
 			enforcing++
 		}
@@ -183,6 +200,7 @@ func (p *Policy) readTemplates(object map[string]any) error {
 type templateSummary struct {
 	readsStatus, readsNamespace, enforces bool
 	releases                              []Release
+	subscriptions                         []Subscription
 }
 
 // statusKey is the key of a status in YAML or JSON.
@@ -216,8 +234,18 @@ func readTemplate(template any) (templateSummary, error) {
 		if _, looks := definition["status"]; looks {
 			facts.readsStatus = true
 		}
+		if found, is := subscriptionOf(definition); is {
+			facts.subscriptions = append(facts.subscriptions, found)
+		}
 	}
 	return facts, nil
+}
+
+// subscriptionOf reads an object if it is a Subscription.
+func subscriptionOf(object map[string]any) (found Subscription, is bool) {
+	u := unstructured.Unstructured{Object: object}
+	found = Subscription{Kind: u.GetKind(), Name: u.GetName(), APIVersion: u.GetAPIVersion(), Namespace: u.GetNamespace()}
+	return found, found.Kind == subscriptionKind && strings.HasPrefix(found.APIVersion, subscriptionGroup)
 }
 
 // fieldOf returns the field at a path; the zero value if it is missing or null. It returns an error if the field has another type.

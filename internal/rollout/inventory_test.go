@@ -55,6 +55,21 @@ status:
 			text: "spec: {policy-templates: [{extraDependencies: null, objectDefinition: {spec: {remediationAction: null}}}]}\nstatus: null",
 			want: rollout.Policy{Compliant: compliance{}},
 		},
+		{
+			name: "Subscriptions of Operator Lifecycle Manager, and no others",
+			text: `spec:
+  policy-templates:
+  - objectDefinition:
+      kind: ConfigurationPolicy
+      spec:
+        object-templates:
+        - {objectDefinition: {apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {namespace: openshift-logging, name: logging}, spec: {channel: stable}}}
+        - {objectDefinition: {apiVersion: messaging.knative.dev/v1, kind: Subscription, metadata: {namespace: shop, name: orders}}}
+        - {objectDefinition: {apiVersion: v1, kind: ConfigMap}}`,
+			want: rollout.Policy{Compliant: compliance{}, Subscriptions: []rollout.Subscription{
+				{Kind: "Subscription", Name: "logging", APIVersion: "operators.coreos.com/v1alpha1", Namespace: "openshift-logging"},
+			}},
+		},
 		{name: "the policy's own action enforces", text: "spec:\n  remediationAction: Enforce" + templates, want: rollout.Policy{Enforces: true, Compliant: compliance{}}},
 		{
 			name: "the policy's own action overrides those of its templates",

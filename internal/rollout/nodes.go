@@ -112,6 +112,7 @@ func NodeMaintenanceFor(rollout types.NamespacedName, remediation ranv1.NodeMain
 			OnDrainTimeout:       remediation.OnDrainTimeout,
 			OnFailure:            remediation.OnFailure,
 			LockTimeoutSeconds:   remediation.LockTimeoutSeconds,
+			LockRelease:          remediation.LockRelease,
 		},
 	}
 }

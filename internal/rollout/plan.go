@@ -28,6 +28,8 @@ type Plan struct {
 	ManagedPoliciesCompliantBeforeUpgrade []string `json:"managedPoliciesCompliantBeforeUpgrade"`
 	// PolicyNamespaces are the namespaces of ManagedPoliciesForUpgrade, by name.
 	PolicyNamespaces map[string]string `json:"-"`
+	// PolicyContent lists the Subscriptions of ManagedPoliciesForUpgrade as JSON, by the name of the policy.
+	PolicyContent map[string]string `json:"-"`
 	// NotBound lists by cluster the indexes of the policies for the upgrade that are not bound to it.
 	NotBound map[string][]int `json:"-"`
 	// StartPolicyIndex has for each cluster of the plan the index in ManagedPoliciesForUpgrade of its first policy that is not Compliant. It is empty
@@ -77,7 +79,7 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 		return plan
 	}
 	plan.ManagedPoliciesForUpgrade = append(plan.ManagedPoliciesForUpgrade, names(policies.forUpgrade)...)
-	plan.PolicyNamespaces = namespacesOf(policies.forUpgrade)
+	plan.PolicyNamespaces, plan.PolicyContent = namespacesOf(policies.forUpgrade), contentOf(policies.forUpgrade)
 	plan.ManagedPoliciesCompliantBeforeUpgrade = append(plan.ManagedPoliciesCompliantBeforeUpgrade, names(policies.compliantBefore)...)
 	strategy := cgu.Spec.RemediationStrategy
 	plan.ComputedMaxConcurrency = shareOf(strategy.MaxConcurrency, len(selected))
@@ -90,6 +92,15 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 	plan.RemediationPlan = append(plan.RemediationPlan,
 		batches(selected, working, strategy.Canaries, int(plan.ComputedMaxConcurrency))...)
 	return plan
+}
+
+// ManagedPolicies returns the policies for the upgrade with their namespaces.
+func (p Plan) ManagedPolicies() []ranv1.ManagedPolicy {
+	var managed []ranv1.ManagedPolicy
+	for _, name := range p.ManagedPoliciesForUpgrade {
+		managed = append(managed, ranv1.ManagedPolicy{Name: name, Namespace: p.PolicyNamespaces[name]})
+	}
+	return managed
 }
 
 // PlanConditions are the types of the conditions of a plan.
@@ -123,8 +134,16 @@ func (p *Plan) judge(v verdict, now time.Time) bool {
 	if v.good {
 		status = metav1.ConditionTrue
 	}
-	SetCondition(&p.Conditions, v.condition, status, v.reason, v.message, now)
+	p.SetCondition(v.condition, status, v.reason, v.message, now)
 	return v.good
+}
+
+// SetCondition sets a condition of the plan. They have the order of PlanConditions.
+func (p *Plan) SetCondition(conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+	SetCondition(&p.Conditions, conditionType, status, reason, message, now)
+	slices.SortStableFunc(p.Conditions, func(a, b metav1.Condition) int {
+		return slices.Index(PlanConditions(), a.Type) - slices.Index(PlanConditions(), b.Type)
+	})
 }
 
 // divideWork returns the clusters that need work, and lists the others as skipped.

@@ -108,6 +108,11 @@ func TestAnInvalidSelectionReportsAllErrors(t *testing.T) {
 			rolloutOf(1, []string{"c8", "c1", "c9", "c8"}),
 		},
 		{
+			"many missing clusters and canaries",
+			"Unable to select clusters: 5 clusters are not ManagedClusters, such as x1, x2, x3; 4 canaries are not in the list of clusters, such as y1, y2, y3",
+			rolloutOf(1, []string{"x1", "x2", "x3", "c1", "x4", "x5"}, canaries("y1", "y2", "y3", "y4")),
+		},
+		{
 			"canaries that are not selected", "Unable to select clusters: canary cluster c3 is not in the list of clusters; canary cluster c4 is not in the list of clusters",
 			rolloutOf(1, []string{"c1"}, canaries("c3", "c1", "c4", "c3")),
 		},
@@ -437,7 +442,7 @@ func TestDependenciesOnLaterPoliciesAreRefused(t *testing.T) {
 			plan := rollout.NewPlan(rolloutOf(1, []string{"c1"}, managing("p1", "p2")), rollout.Inventory{Clusters: fleet(), Policies: test.policies}, noon)
 			require.Equal(t, test.message == "", plan.Valid(), plan.Problems())
 			if test.message != "" {
-				require.Equal(t, "UnresolvableDependency", plan.Conditions[1].Reason)
+				require.Equal(t, "UnresolvableDenpendency", plan.Conditions[1].Reason)
 				require.Equal(t, test.message, plan.Conditions[1].Message)
 			}
 		})

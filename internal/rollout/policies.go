@@ -70,6 +70,18 @@ func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy) string {
 	return ""
 }
 
+// contentOf lists the Subscriptions of policies as JSON, by the name of the policy.
+func contentOf(all []Policy) map[string]string {
+	content := map[string]string{}
+	for _, policy := range all {
+		if len(policy.Subscriptions) > 0 {
+			text, _ := json.Marshal(policy.Subscriptions) // cannot fail
+			content[policy.Name] = string(text)
+		}
+	}
+	return content
+}
+
 // laterDependencies names the dependencies on later policies, which would never be fulfilled.
 func laterDependencies(forUpgrade []Policy) []string {
 	var found []string

@@ -53,6 +53,7 @@ func Retry(ended ranv1.ClusterGroupUpgradeStatus, canaries []string, request Ret
 		ManagedPoliciesForUpgrade:             ended.ManagedPoliciesForUpgrade,
 		ManagedPoliciesCompliantBeforeUpgrade: ended.ManagedPoliciesCompliantBeforeUpgrade,
 		ManagedPoliciesNs:                     ended.ManagedPoliciesNs,
+		ManagedPoliciesContent:                ended.ManagedPoliciesContent,
 		AfterCompletion:                       ended.AfterCompletion,
 	}
 	next.Precaching, next.Backup = loadPreparations(ended)

@@ -23,6 +23,7 @@ func selectClusters(spec *ranv1.ClusterGroupUpgradeSpec, clusters []Cluster) (se
 		exists[cluster.Name] = true
 	}
 	chosen := map[string]bool{}
+	var unknown []string
 	for _, name := range spec.Clusters {
 		if chosen[name] {
 			continue
@@ -30,21 +31,38 @@ func selectClusters(spec *ranv1.ClusterGroupUpgradeSpec, clusters []Cluster) (se
 		chosen[name] = true
 		selected = append(selected, name)
 		if !exists[name] {
-			problems = append(problems, fmt.Sprintf("cluster %s is not a ManagedCluster", name))
+			unknown = append(unknown, name)
 		}
 	}
+	problems = append(problems, eachOrSome(unknown, "cluster %s is not a ManagedCluster", "%d clusters are not ManagedClusters")...)
 	selectors, invalid := Selectors(spec)
 	for _, problem := range invalid {
 		problems = append(problems, problem.Error())
 	}
 	selected = append(selected, matching(selectors, clusters, chosen)...)
 
+	var unlisted []string
 	for i, canary := range spec.RemediationStrategy.Canaries {
 		if !slices.Contains(selected, canary) && !slices.Contains(spec.RemediationStrategy.Canaries[:i], canary) {
-			problems = append(problems, fmt.Sprintf("canary cluster %s is not in the list of clusters", canary))
+			unlisted = append(unlisted, canary)
 		}
 	}
-	return selected, problems
+	return selected, append(problems, eachOrSome(unlisted, "canary cluster %s is not in the list of clusters", "%d canaries are not in the list of clusters")...)
+}
+
+// namedUnknown is the number of names that a message lists.
+const namedUnknown = 3
+
+// eachOrSome reports each of a few names, or the number of many and some of them: a list of thousands hides the reason.
+func eachOrSome(names []string, each, many string) []string {
+	if len(names) > namedUnknown {
+		return []string{fmt.Sprintf(many, len(names)) + ", such as " + strings.Join(names[:namedUnknown], ", ")}
+	}
+	var problems []string
+	for _, name := range names {
+		problems = append(problems, fmt.Sprintf(each, name))
+	}
+	return problems
 }
 
 // matching returns, by name, the clusters that a selector selects and that are not chosen yet.

@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -96,16 +97,17 @@ func TestCountAndPercentage(t *testing.T) {
 	require.EqualValues(t, 0, rollout.Percentage(clusters(ranv1.ClusterPending, ranv1.ClusterSkipped)))
 }
 
-func TestConditionsKeepTheDocumentedOrder(t *testing.T) {
+func TestTheLastConditionIsTheOneThatChangedLast(t *testing.T) {
 	var conditions []metav1.Condition
-	for _, conditionType := range []string{"Succeeded", "Progressing", "Validated", "BackupSucceeded", "ClustersSelected"} {
-		rollout.SetCondition(&conditions, conditionType, metav1.ConditionFalse, "Because", "", noon)
+	for _, change := range []string{"ClustersSelected False", "Validated True", "Progressing False", "ClustersSelected True", "Progressing False", "Validated True"} {
+		conditionType, status, _ := strings.Cut(change, " ")
+		rollout.SetCondition(&conditions, conditionType, metav1.ConditionStatus(status), "Because", "", noon)
 	}
 	var order []string
 	for _, condition := range conditions {
 		order = append(order, condition.Type)
 	}
-	require.Equal(t, []string{"ClustersSelected", "Validated", "BackupSucceeded", "Progressing", "Succeeded"}, order)
+	require.Equal(t, []string{"Validated", "Progressing", "ClustersSelected"}, order)
 }
 
 func TestTheTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -139,17 +140,21 @@ func rootPolicy(ctx context.Context, reader client.Reader, name client.ObjectKey
 
 // NotBound returns the indexes of the policies that are not bound to clusters. It ignores deleted policies, which enforcement reports.
 func NotBound(ctx context.Context, reader client.Reader, status *ranv1.ClusterGroupUpgradeStatus, clusters []string) (map[string][]int, error) {
-	names := status.ManagedPoliciesForUpgrade
-	if len(names) == 0 {
+	managed := status.ManagedPoliciesForUpgrade
+	if len(managed) == 0 {
 		return nil, nil
+	}
+	var names []string
+	for _, policy := range managed {
+		names = append(names, policy.Name)
 	}
 	found, err := rootPolicies(ctx, reader, names)
 	if err != nil {
 		return nil, err
 	}
-	enforced := make([]rollout.Policy, len(names))
-	for i, name := range names {
-		at := slices.IndexFunc(found, func(p rollout.Policy) bool { return p.Name == name && p.Namespace == status.ManagedPoliciesNs[name] })
+	enforced := make([]rollout.Policy, len(managed))
+	for i, policy := range managed {
+		at := slices.IndexFunc(found, func(p rollout.Policy) bool { return p.Name == policy.Name && p.Namespace == policy.Namespace })
 		if at < 0 {
 			return nil, nil
 		}
@@ -197,7 +202,7 @@ func Scheduling(
 		return scheduling.Input{}, err
 	}
 	if budgets == nil {
-		config, err := MaintenanceConfig(ctx, reader)
+		config, err := MaintenanceConfig(ctx, reader, types.NamespacedName{})
 		if err != nil {
 			return scheduling.Input{}, err
 		}
@@ -229,14 +234,20 @@ type SeveralConfigs []string
 
 // Error implements error.
 func (s SeveralConfigs) Error() string {
-	return fmt.Sprintf("%d MaintenanceOperatorConfigs found (%s): delete all but one", len(s), strings.Join(s, ", "))
+	return fmt.Sprintf("%d MaintenanceOperatorConfigs found (%s): delete all but one, or name one with --maintenance-config of drydock-worker", len(s), strings.Join(s, ", "))
 }
 
-// MaintenanceConfig reads the budgets of a cluster; without a configuration, the defaults. Errors: SeveralConfigs, or the read error.
-func MaintenanceConfig(ctx context.Context, reader client.Reader) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
+// MaintenanceConfig reads the budgets of a cluster: from the configuration of that name or, without a name, from the only one. Without a configuration it
+// returns the defaults. Errors: SeveralConfigs, or the read error.
+func MaintenanceConfig(ctx context.Context, reader client.Reader, named types.NamespacedName) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
 	var configs maintenancev1.MaintenanceOperatorConfigList
 	if err := listIfServed(ctx, reader, &configs); err != nil {
 		return maintenancev1.MaintenanceOperatorConfigSpec{}, err
+	}
+	if named.Name != "" {
+		configs.Items = slices.DeleteFunc(configs.Items, func(config maintenancev1.MaintenanceOperatorConfig) bool {
+			return client.ObjectKeyFromObject(&config) != named
+		})
 	}
 	switch len(configs.Items) {
 	case 0:

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -90,7 +91,7 @@ func TestAClusterHasOneConfiguration(t *testing.T) {
 		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}"))
 	require.NoError(t, err)
 	_, err = snapshot.Scheduling(t.Context(), file, nil, noon)
-	require.EqualError(t, err, "2 MaintenanceOperatorConfigs found (a/default, b/default): delete all but one")
+	require.EqualError(t, err, "2 MaintenanceOperatorConfigs found (a/default, b/default): delete all but one, or name one with --maintenance-config of drydock-worker")
 }
 
 // The same cluster is read from its API server, from a cache and from files.
@@ -167,12 +168,12 @@ func TestARetryReadsItsBindingsFromThePolicies(t *testing.T) {
 	file, err := snapshot.Parse("f", []byte(policy("fleet", "kernel", "{clustername: c1, compliant: Compliant}, {clustername: c2}")+
 		policy("fleet", "network", "{clustername: c2}")+policy("other", "network", "{clustername: c1}")))
 	require.NoError(t, err)
-	status := &ranv1.ClusterGroupUpgradeStatus{ManagedPoliciesForUpgrade: []string{"kernel", "network"}, ManagedPoliciesNs: map[string]string{"kernel": "fleet", "network": "fleet"}}
+	status := &ranv1.ClusterGroupUpgradeStatus{ManagedPoliciesForUpgrade: []ranv1.ManagedPolicy{{Name: "kernel", Namespace: "fleet"}, {Name: "network", Namespace: "fleet"}}}
 	notBound, err := snapshot.NotBound(t.Context(), file, status, []string{"c1", "c2"})
 	require.NoError(t, err)
 	require.Equal(t, map[string][]int{"c1": {1}}, notBound)
 
-	status.ManagedPoliciesForUpgrade = append(status.ManagedPoliciesForUpgrade, "gone")
+	status.ManagedPoliciesForUpgrade = append(status.ManagedPoliciesForUpgrade, ranv1.ManagedPolicy{Name: "gone", Namespace: "fleet"})
 	notBound, err = snapshot.NotBound(t.Context(), file, status, []string{"c1"})
 	require.NoError(t, err)
 	require.Empty(t, notBound, "a deleted policy does not count as unbound")
@@ -244,4 +245,16 @@ metadata: {namespace: default, name: os, annotations: {openshift-cluster-group-u
 	require.Equal(t, []string{
 		"Invalid manifest templates: [os]; manifest template default/os: annotation openshift-cluster-group-upgrades/expectedValues[0].name: is missing",
 	}, rollout.NewPlan(cgu, inventory, noon).Problems())
+}
+
+func TestTheNamedConfigurationCounts(t *testing.T) {
+	file, err := snapshot.Parse("f", []byte("{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: b, name: default}, spec: {maxParallelOperations: 3}}\n---\n"+
+		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}"))
+	require.NoError(t, err)
+	config, err := snapshot.MaintenanceConfig(t.Context(), file, types.NamespacedName{Namespace: "b", Name: "default"})
+	require.NoError(t, err)
+	require.Equal(t, "3", config.MaxParallelOperations.String())
+	config, err = snapshot.MaintenanceConfig(t.Context(), file, types.NamespacedName{Namespace: "c", Name: "default"})
+	require.NoError(t, err)
+	require.Nil(t, config.MaxParallelOperations)
 }

@@ -15,15 +15,18 @@ import (
 func Locks(ctx context.Context, reader client.Reader) (locks.Snapshot, error) {
 	var clusterRequests lcmv1.ClusterMaintenanceRequestList
 	var nodeRequests lcmv1.NodeMaintenanceRequestList
+	var deletionRequests lcmv1.NodeDeletionRequestList
+	var disabled lcmv1.NodeDisableNotificationList
 	var clusterLocks lcmv1.ClusterWorkloadLockList
 	var nodeLocks lcmv1.NodeWorkloadLockList
-	for _, list := range []client.ObjectList{&clusterRequests, &nodeRequests, &clusterLocks, &nodeLocks} {
+	for _, list := range []client.ObjectList{&clusterRequests, &nodeRequests, &deletionRequests, &disabled, &clusterLocks, &nodeLocks} {
 		if err := listIfServed(ctx, reader, list, client.UnsafeDisableDeepCopy); err != nil {
 			return locks.Snapshot{}, err
 		}
 	}
 	return locks.Snapshot{
 		ClusterRequests: clusterRequests.Items, NodeRequests: nodeRequests.Items,
+		DeletionRequests: deletionRequests.Items, Disabled: disabled.Items,
 		ClusterLocks: clusterLocks.Items, NodeLocks: nodeLocks.Items,
 	}, nil
 }

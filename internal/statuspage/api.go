@@ -79,7 +79,7 @@ func (a *api) GetUpgrade(_ context.Context, in *connect.Request[statusv1.GetUpgr
 	if !known {
 		return nil, connect.NewError(connect.CodeNotFound, errors.New("rollout "+in.Msg.GetNamespace()+"/"+in.Msg.GetName()+" not found, or it ended long ago"))
 	}
-	answer := &statusv1.GetUpgradeResponse{Freshness: freshnessOf(view), Upgrade: upgradeMessage(upgrade, a.ui())}
+	answer := &statusv1.GetUpgradeResponse{Freshness: freshnessOf(view), Upgrade: upgradeMessage(upgrade, a.ui(), time.Now())}
 	for _, cluster := range upgrade.Status.Clusters {
 		answer.Clusters = append(answer.Clusters, clusterMessage(cluster))
 	}
@@ -179,7 +179,7 @@ func listUpgrades(v *View, in *statusv1.ListUpgradesRequest, ui webUI) *statusv1
 	answer := &statusv1.ListUpgradesResponse{Freshness: freshnessOf(v), More: int32(v.MoreUpgrades)}
 	for _, upgrade := range v.Upgrades {
 		if upgrade.Running() || !in.GetRunningOnly() {
-			answer.Upgrades = append(answer.Upgrades, upgradeMessage(upgrade, ui))
+			answer.Upgrades = append(answer.Upgrades, upgradeMessage(upgrade, ui, time.Now()))
 		}
 	}
 	return answer

@@ -188,7 +188,7 @@ func (t mcpTools) explainWait(in waitInput) (explanation, error) {
 		name := u.Namespace + "/" + u.Name
 		if in.Upgrade == name || !named {
 			found, upgrades = true, append(upgrades, u)
-			model := newUpgrade(u, ui)
+			model := newUpgrade(u, ui, v.AsOf)
 			answer.add("rollout "+name, model.Pill.Words, model.Wait, model.URL)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
+	"drydock.dev/drydock/internal/rollout"
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 )
 
@@ -87,7 +88,8 @@ func maintenanceMessage(m portal.MaintenanceView) *statusv1.Maintenance {
 	}
 }
 
-func upgradeMessage(u Upgrade, ui webUI) *statusv1.Upgrade {
+// upgradeMessage describes a rollout as it is now.
+func upgradeMessage(u Upgrade, ui webUI, now time.Time) *statusv1.Upgrade {
 	state, words := verdict(u)
 	run, counts := u.Status.Status, u.Status.Counts
 	message := &statusv1.Upgrade{
@@ -105,8 +107,8 @@ func upgradeMessage(u Upgrade, ui webUI) *statusv1.Upgrade {
 	}
 	if u.Running() {
 		message.Wait, message.Held = waitMessage(u.Status.Wait), heldText(u.Status.Held)
-		if run.Estimate != nil {
-			message.EstimatedEnd = instant(run.Estimate.End.Time)
+		if estimate := rollout.ExpectationOf(&u.Status, now).Estimate; estimate != nil {
+			message.EstimatedEnd = instant(estimate.End.Time)
 		}
 	}
 	return message

@@ -26,7 +26,7 @@ func statusPill(status sreportalv1.ServiceStatus) pill {
 	return pill{tone(status), statusWords(status)}
 }
 
-func statePill(state string) pill { return pill{toneOfState(state), stateWords(state)} }
+func statePill(state string) pill { return pill{toneOfState(state), rollout.Words(state)} }
 
 // summaryModel is the overall status.
 type summaryModel struct {
@@ -155,8 +155,11 @@ type upgradeModel struct {
 	Batch, Counts string
 	Wait          *waitModel
 	StartedAt     time.Time
-	Estimate      *time.Time
-	Path, URL     string
+	// Estimate of the end; nil: EndUnknown says why, and Bound what happens at BoundAt at the latest.
+	Estimate          *time.Time
+	EndUnknown, Bound string
+	BoundAt           *time.Time
+	Path, URL         string
 }
 
 // waitModel explains a wait.
@@ -171,17 +174,23 @@ func newWait(wait *drydockv1.Wait) *waitModel {
 	if wait == nil {
 		return nil
 	}
-	model := &waitModel{Reason: wait.Reason, Message: wait.Message, Since: wait.Since.Time, Blockers: wait.Blockers}
+	model := &waitModel{Reason: wait.Reason, Message: wait.Message, Since: wait.Since.Time}
+	for _, b := range wait.Blockers {
+		if b.Message == "" || !strings.Contains(wait.Message, b.Message) { // no text is repeated
+			model.Blockers = append(model.Blockers, b)
+		}
+	}
 	if wait.Until != nil {
 		model.Until = &wait.Until.Time
 	}
 	return model
 }
 
-func newUpgrade(u Upgrade, ui webUI) upgradeModel {
+// newUpgrade describes a rollout as it is now.
+func newUpgrade(u Upgrade, ui webUI, now time.Time) upgradeModel {
 	state, message := verdict(u)
 	model := upgradeModel{
-		Of: u, Pill: statePill(state), Message: message, Counts: countsText(u.Status.Counts), StartedAt: u.Row.StartedAt,
+		Of: u, Pill: statePill(state), Message: message, Counts: rollout.CountsText(u.Status.Counts, u.Status.Status.CompletedAt != nil), StartedAt: u.Row.StartedAt,
 		Unread: unreadWords(u.Known, u.Running()),
 		Path:   "/upgrades/" + url.PathEscape(u.Namespace) + "/" + url.PathEscape(u.Name), URL: ui.link(u.WorkflowID, u.RunID),
 	}
@@ -192,22 +201,33 @@ func newUpgrade(u Upgrade, ui webUI) upgradeModel {
 	if !u.Running() {
 		return model
 	}
-	switch held := u.Status.Held; {
-	case u.Status.Paused:
-		model.Pill = pill{"warn", "Paused"}
-	case held != nil && held.Window != "":
-		model.Pill = pill{"warn", "Waits for a window"}
-	case held != nil:
-		model.Pill = pill{"warn", "Held"}
+	if u.Known {
+		model.Pill = rolloutPill(rollout.State(&u.Status, state, now), model.Pill)
 	}
 	if run.CurrentBatch > 0 {
 		model.Batch = fmt.Sprintf("Batch %d of %d", run.CurrentBatch, max(len(u.Status.RemediationPlan), int(run.Batches)))
 	}
-	if run.Estimate != nil {
-		model.Estimate = &run.Estimate.End.Time
+	expectation := rollout.ExpectationOf(&u.Status, now)
+	model.EndUnknown, model.Bound = expectation.Unknown, expectation.Bound
+	if expectation.Estimate != nil {
+		model.Estimate = &expectation.Estimate.End.Time
+	}
+	if expectation.BoundAt != nil {
+		model.BoundAt = &expectation.BoundAt.Time
 	}
 	model.Wait = newWait(u.Status.Wait)
 	return model
+}
+
+// rolloutPill is the state of a running rollout, amber while it waits for a person or a window.
+func rolloutPill(state string, otherwise pill) pill {
+	switch state {
+	case rollout.StateBlocked, rollout.StateWaitingForWindow, rollout.StateWaitingForApproval, rollout.StateHeld, rollout.StatePaused:
+		return pill{"warn", state}
+	case rollout.StateRunning, rollout.StateSoaking, rollout.StateCancelling:
+		return pill{"work", state}
+	}
+	return otherwise
 }
 
 // batchModel is a batch of a rollout, or its skipped clusters.
@@ -246,7 +266,7 @@ func batchesOf(u Upgrade, v *View) []batchModel {
 			batches = append(batches, batchModel{Name: name, Current: u.Running() && number > 0 && number == u.Status.Status.CurrentBatch})
 		}
 		last := &batches[len(batches)-1]
-		last.Clusters = append(last.Clusters, newCluster(c, v, requestor))
+		last.Clusters = append(last.Clusters, newCluster(c, v, requestor, u.Status.Status.CompletedAt != nil))
 	}
 	for i, batch := range batches {
 		complete := 0
@@ -268,9 +288,9 @@ func batchRank(c ranv1.ClusterStatus) int32 {
 	return c.Batch
 }
 
-// newCluster is a cluster of a rollout; requestor is the rollout's requestor of nodes.
-func newCluster(c ranv1.ClusterStatus, v *View, requestor string) clusterModel {
-	model := clusterModel{ClusterStatus: c, Pill: statePill(string(c.State))}
+// newCluster is a cluster of a rollout; requestor is the rollout's requestor of nodes. over: the rollout has ended.
+func newCluster(c ranv1.ClusterStatus, v *View, requestor string, over bool) clusterModel {
+	model := clusterModel{ClusterStatus: c, Pill: pill{toneOfState(string(c.State)), rollout.Words(rollout.ClusterWords(c.State, over))}}
 	if c.Nodes.Total > 0 {
 		model.NodeText = fmt.Sprintf("%d of %s done", c.Nodes.Done, plural(int(c.Nodes.Total), "node"))
 	}
@@ -319,7 +339,7 @@ func newNode(n Node, ui webUI) nodeModel {
 		model.Wait = newWait(n.Status.Wait)
 	}
 	for i, entered := range n.Status.States {
-		step := stepModel{State: stateWords(string(entered.State)), At: entered.At.Time, Tone: toneOfState(string(entered.State))}
+		step := stepModel{State: rollout.Words(string(entered.State)), At: entered.At.Time, Tone: toneOfState(string(entered.State))}
 		switch {
 		case i+1 < len(n.Status.States):
 			step.Took = n.Status.States[i+1].At.Sub(entered.At.Time).Round(time.Second).String()

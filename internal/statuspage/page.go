@@ -15,6 +15,7 @@ import (
 	"time"
 
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 //go:embed templates assets
@@ -75,6 +76,7 @@ func newPages(portal string, ui webUI) (*pages, error) {
 	templates, err := template.New("").Funcs(template.FuncMap{
 		"machine": func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
 		"people":  func(at time.Time) string { return at.UTC().Format("2 Jan 2006, 15:04 UTC") },
+		"words":   rollout.Words,
 		"list":    func(items []string) string { return strings.Join(items, ", ") },
 		"external": func(link string) bool {
 			return strings.HasPrefix(link, "https://") || strings.HasPrefix(link, "http://")
@@ -161,7 +163,7 @@ func (p *pages) parts(path string, v *View) (title string, parts []part, err err
 		if !known {
 			return "", nil, notKnown(v)
 		}
-		model := newUpgrade(u, p.ui)
+		model := newUpgrade(u, p.ui, v.AsOf)
 		return frame("Rollout "+u.Namespace+"/"+u.Name, part{"upgrade", "upgrade", model}, part{"batches", "batches", batchesModel{batchesOf(u, v), restOf(u)}})
 	case len(segments) == 3 && segments[0] == "nodes":
 		var models []nodeModel
@@ -187,7 +189,7 @@ func notKnown(v *View) error {
 func (p *pages) overview(v *View) []part {
 	var upgrades, over []upgradeModel
 	for _, u := range v.Upgrades {
-		if model := newUpgrade(u, p.ui); u.Running() {
+		if model := newUpgrade(u, p.ui, v.AsOf); u.Running() {
 			upgrades = append(upgrades, model)
 		} else if len(over) < shownCompleted {
 			over = append(over, model)

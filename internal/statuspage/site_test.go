@@ -33,15 +33,15 @@ func TestPagesShowTheCurrentState(t *testing.T) {
 		{"the overview shows everything", "/", []string{
 			"Maintenance in progress", "Database upgrade", "because of Database upgrade", "Upcoming maintenance", "Saturday night", "Past maintenance", "New switches",
 			`aria-label="Last 30 days, by the worst of each: not known on 5 days, operational on 23 days, partial outage on 1 day (11 Nov), under maintenance on 1 day (21 Nov)."`,
-			`href="/upgrades/prod/november"`, "Batch 2 of 3", "1 of 3 clusters complete, 1 running, 1 pending", `value="42"`, "BatchInProgress", "prod/october",
-			`href="/nodes/spoke-2/worker-3"`, "cluster spoke-2, for november.prod.cgu", `data-past="was expected to end"`,
+			`href="/upgrades/prod/november"`, "Batch 2 of 3", "1 of 3 clusters complete, 1 running, 1 pending", `value="42"`, "Blocked", "Batch in progress", "prod/october",
+			`href="/nodes/spoke-2/worker-3"`, "cluster spoke-2, for november.prod.cgu", "End unknown: spoke-2 is blocked: budget shop/web allows 0 of 3.",
 		}},
 		{"a rollout has its batches", "/upgrades/prod/november", []string{
 			"Batch 1", "Batch 2", "in progress", "worker-3: Draining; DisruptionBudget: budget shop/web allows 0 of 3", "1 of 4 nodes done",
 			`href="http://127.0.0.1:8233/namespaces/default/workflows/cgu%2Fprod%2Fnovember/run-1/timeline"`,
 		}},
 		{"a node has its timeline and its blockers", "/nodes/spoke-2/worker-3", []string{
-			"Scheduled", "took 1m0s", `aria-current="step"`, "DisruptionBudget", "PodDisruptionBudget shop/web: needs 3 healthy", "for november.prod.cgu",
+			"Scheduled", "took 1m0s", `aria-current="step"`, "Disruption budget", "PodDisruptionBudget shop/web: needs 3 healthy", "for november.prod.cgu",
 		}},
 	}
 	for _, test := range tests {

@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -89,22 +88,6 @@ func toneOfState(state string) string {
 		return "none"
 	}
 	return "work"
-}
-
-// stateWords is the display text of a state: "In progress" for InProgress.
-func stateWords(state string) string {
-	var words strings.Builder
-	for i, letter := range state {
-		if i > 0 && unicode.IsUpper(letter) {
-			words.WriteByte(' ')
-		}
-		if i == 0 {
-			words.WriteRune(unicode.ToUpper(letter))
-		} else {
-			words.WriteRune(unicode.ToLower(letter))
-		}
-	}
-	return words.String()
 }
 
 // daysText describes the bar of days for screen readers: the number of days in each status, and the dates of bad ones.
@@ -223,27 +206,6 @@ func unreadWords(known, running bool) string {
 		return "Not read yet"
 	}
 	return "Progress unknown"
-}
-
-// countsText is e.g. "5 of 13 clusters complete, 2 running, 1 failed".
-func countsText(counts ranv1.ClusterCounts) string {
-	text := fmt.Sprintf("%d of %s complete", counts.Complete, plural(int(counts.Total), "cluster"))
-	for _, other := range []struct {
-		count int32
-		words string
-	}{
-		{counts.Running, "running"},
-		{counts.Failed, "failed"},
-		{counts.TimedOut, "timed out"},
-		{counts.Cancelled, "cancelled"},
-		{counts.Skipped, "skipped"},
-		{counts.Pending, "pending"},
-	} {
-		if other.count > 0 {
-			text += fmt.Sprintf(", %d %s", other.count, other.words)
-		}
-	}
-	return text
 }
 
 func plural(n int, word string) string {

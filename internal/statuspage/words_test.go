@@ -10,6 +10,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 func days(worst ...sreportalv1.ServiceStatus) []portal.Day {
@@ -37,7 +38,7 @@ func TestABarHasADescription(t *testing.T) {
 
 func TestEveryStateHasALabel(t *testing.T) {
 	for state, words := range map[string]string{"InProgress": "In progress", "complete": "Complete", "WaitForPodCompletion": "Wait for pod completion", "": ""} {
-		require.Equal(t, words, stateWords(state))
+		require.Equal(t, words, rollout.Words(state))
 	}
 }
 
@@ -64,12 +65,12 @@ func TestTheHeadlineShowsTheWorstStatus(t *testing.T) {
 func TestAHeldRolloutShowsItsHoldAndItsEnd(t *testing.T) {
 	upgrade, node := november(), worker3()
 	upgrade.Status.Held = &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "outage", Since: metav1.NewTime(noon)}
-	require.Equal(t, pill{"warn", "Held"}, newUpgrade(upgrade, webUI{}).Pill)
-	require.Equal(t, "every cluster is held since 2026-11-21 12:00:00Z by ann: outage", upgradeMessage(upgrade, webUI{}).GetHeld())
+	require.Equal(t, pill{"warn", "Held"}, newUpgrade(upgrade, webUI{}, noon).Pill)
+	require.Equal(t, "every cluster is held since 2026-11-21 12:00:00Z by ann: outage", upgradeMessage(upgrade, webUI{}, noon).GetHeld())
 
 	upgrade.Status.Held = &drydockv1.Hold{Window: "prod/night", Reason: "window prod/night opens at 22:00"}
-	require.Equal(t, pill{"warn", "Waits for a window"}, newUpgrade(upgrade, webUI{}).Pill, "a window is not an emergency stop")
-	require.Equal(t, "window prod/night opens at 22:00", upgradeMessage(upgrade, webUI{}).GetHeld())
+	require.Equal(t, pill{"warn", "Waiting for window"}, newUpgrade(upgrade, webUI{}, noon).Pill, "a window is not an emergency stop")
+	require.Equal(t, "window prod/night opens at 22:00", upgradeMessage(upgrade, webUI{}, noon).GetHeld())
 
 	require.Empty(t, nodeMessage(node, webUI{}).GetHeld())
 	node.Status.Held = &drydockv1.Hold{Scope: drydockv1.HoldCluster("spoke-1"), Since: metav1.NewTime(noon)}

@@ -3,6 +3,8 @@ package temporal
 import (
 	"errors"
 	"fmt"
+	"regexp"
+	"strings"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 
@@ -47,6 +49,8 @@ const (
 	ErrEnding = "Ending"
 	// ErrClusterUnreachable: the cluster's API server does not answer, or refuses the credentials.
 	ErrClusterUnreachable = "ClusterUnreachable"
+	// ErrForbidden: the cluster's API server answers, and the worker's user lacks a right. It is retried, because a person may grant it.
+	ErrForbidden = "Forbidden"
 	// ErrNoHub: this worker has no access to a hub. It is retried, because another worker may have it.
 	ErrNoHub = "NoHub"
 	// ErrClusterUnknown: this worker has no access to the cluster. It is retried, because another worker may have it.
@@ -96,9 +100,25 @@ func ErrorType(err error) string {
 // own text.
 func ErrorMessage(err error) string {
 	if application, ok := errors.AsType[*sdktemporal.ApplicationError](err); ok {
-		return application.Message()
+		return PlainText(application.Message())
 	}
-	return err.Error()
+	return PlainText(err.Error())
+}
+
+// sdkSuffix is what Temporal's SDK puts between the message of an application error and its cause.
+var sdkSuffix = regexp.MustCompile(` \(type: [^,()]*, retryable: (?:true|false)\)`)
+
+// PlainText removes the terms of Temporal's SDK from the text of an error, and a cause that repeats the message.
+func PlainText(text string) string {
+	at := sdkSuffix.FindStringIndex(text)
+	if at == nil {
+		return text
+	}
+	said, rest := text[:at[0]], PlainText(text[at[1]:])
+	if cause, is := strings.CutPrefix(rest, ": "); is && strings.Contains(said, cause) {
+		return said
+	}
+	return said + rest
 }
 
 // Blockers returns the blockers that err carries.

@@ -115,6 +115,9 @@ const (
 // Messages of a status portal, besides UpdateApply with a portal.ApplyRequest and UpdateDelete with a portal.DeleteRequest. All updates answer with a
 // portal.Answer.
 const (
+	// UpdateDeclare carries a portal.ObjectRequest: an object on the hub declares a component or a maintenance, or no longer does. SignalObject carries a
+	// portal.ObjectName: objects that may no longer exist.
+	UpdateDeclare = "declare"
 	// UpdateCancelMaintenance carries a portal.CancelRequest.
 	UpdateCancelMaintenance = "cancelMaintenance"
 	// SignalAnnouncement carries a portal.Announcement from a window to its portal. SignalAnnounce requests one from a window, with a portal.Inquiry.

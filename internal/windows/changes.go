@@ -27,7 +27,7 @@ type DefineRequest struct {
 type ExtendRequest struct {
 	Request
 	End time.Time `json:"end"`
-	// Force extends it even into an exclusion.
+	// Force extends it even into an exclusion. A reason is then required.
 	Force bool `json:"force,omitempty"`
 }
 
@@ -41,7 +41,7 @@ type EndRequest struct {
 // CancelRequest cancels an opening: the current one, or the next.
 type CancelRequest struct {
 	Request
-	// Start is the start of the opening, as the status shows it; zero: the current opening, or else the next.
+	// Start is the start of the opening, as the status shows it; zero: the current opening, or else the next of the calendar.
 	Start time.Time `json:"start,omitzero"`
 	// All cancels all openings.
 	All bool `json:"all,omitempty"`
@@ -104,7 +104,7 @@ func (c *State) Define(r DefineRequest, schedule Schedule, now time.Time) Event 
 		}
 	}
 	c.Window, c.Since, c.Cancelled = &r.Object, now, false
-	c.Amendments, c.Announced, c.Pending = nil, nil, nil
+	c.Amendments, c.Announced, c.Pending, c.CutShort = nil, nil, nil, nil
 	c.SetSchedule(now, schedule)
 	c.record(event)
 	return event
@@ -125,6 +125,8 @@ func (c *State) CheckExtend(r ExtendRequest, now time.Time) error {
 	case !r.Force && len(c.Schedule.excludedIn(Opening{Start: opening.End, End: r.End})) > 0:
 		excluded := c.Schedule.excludedIn(Opening{Start: opening.End, End: r.End})[0]
 		return fmt.Errorf("end: an exclusion begins at %s, before %s: end there, or force it", instant(excluded.Start), instant(r.End))
+	case r.Force && r.Reason == "":
+		return errors.New("reason: required to extend into an exclusion")
 	}
 	return r.check()
 }
@@ -208,6 +210,9 @@ func (c *State) CheckCancel(r CancelRequest, now time.Time) error {
 	if c.Window == nil {
 		return errUndefined
 	}
+	if _, again := c.alreadyCancelled(r, now); again {
+		return r.check()
+	}
 	if c.Phase(now) == PhaseOver {
 		return errors.New("the window has no more openings")
 	}
@@ -215,6 +220,30 @@ func (c *State) CheckCancel(r CancelRequest, now time.Time) error {
 		return err
 	}
 	return r.check()
+}
+
+// alreadyCancelled reports whether a request repeats an earlier one, and which opening it cancelled; nil: all of them. A repeated request without a start
+// does not mean the opening after it: a script that retries would cancel that, too.
+func (c *State) alreadyCancelled(r CancelRequest, now time.Time) (*Opening, bool) {
+	if r.All || c.Cancelled {
+		return nil, c.Cancelled
+	}
+	if o := c.CutShort; o != nil && now.Before(o.End) && (r.Start.IsZero() || r.Start.Equal(o.Start)) {
+		return o, true
+	}
+	open := c.Running != nil && now.Before(c.Running.End)
+	for _, o := range slices.Concat(c.Schedule.Openings, c.Schedule.Later) {
+		switch cancelled := c.amendment(o.Start).Cancelled; {
+		case !o.Start.After(c.LastHandled), !now.Before(o.End):
+		case cancelled && r.Start.Equal(o.Start):
+			return &o, true
+		case r.Start.IsZero() && (open || !cancelled):
+			return nil, false // the current opening, or the next one, is not cancelled
+		case r.Start.IsZero():
+			return &o, true
+		}
+	}
+	return nil, false
 }
 
 // openingToCancel returns the opening to cancel. The planned start is zero for the current one.
@@ -236,8 +265,11 @@ func (c *State) openingToCancel(r CancelRequest, now time.Time) (upcomingOpening
 	return upcomingOpening{}, fmt.Errorf("start: no opening is known to start at %s; the next starts at %s", instant(r.Start), instant(ahead[0].Start))
 }
 
-// Cancel cancels an opening. The current opening ends now.
+// Cancel cancels an opening. The current opening ends now. If it was cancelled before, nothing changes and the event has no kind.
 func (c *State) Cancel(r CancelRequest, now time.Time) Event {
+	if opening, again := c.alreadyCancelled(r, now); again {
+		return Event{Opening: opening, Message: alreadyCancelledText(opening)}
+	}
 	if r.All {
 		c.Cancelled = true
 		// Its exclusions still apply to other windows. The schedule of a window without openings lists all exclusions, however far ahead.
@@ -251,11 +283,21 @@ func (c *State) Cancel(r CancelRequest, now time.Time) Event {
 	}
 	next, _ := c.openingToCancel(r, now)
 	if next.planned.IsZero() {
+		c.CutShort = &next.Opening
 		c.changeOpenings(func() { c.Running.End = earlier(c.Running.End, now) })
-		return c.recordRequest(EventCancelled, r.Request, c.Running, "the opening is cancelled and ends now", now)
+		return c.recordRequest(EventCancelled, r.Request, c.Running, openingText(next.Opening)+" is cancelled and ends now", now)
 	}
 	c.changeOpenings(func() { c.amend(Amendment{Start: next.planned, Cancelled: true}) })
-	return c.recordRequest(EventCancelled, r.Request, &next.Opening, "the opening is cancelled", now)
+	return c.recordRequest(EventCancelled, r.Request, &next.Opening, openingText(next.Opening)+" is cancelled", now)
+}
+
+func openingText(o Opening) string { return "the opening of " + clock(o.Start) }
+
+func alreadyCancelledText(opening *Opening) string {
+	if opening == nil {
+		return "the window was cancelled before; nothing changes"
+	}
+	return openingText(*opening) + " was cancelled before; nothing changes; --start cancels another one"
 }
 
 // CheckOverride returns why the window cannot be opened in an emergency, or nil. Actor and reason are required.

@@ -64,6 +64,8 @@ func (c *State) record(events ...Event) {
 type Status struct {
 	Window string `json:"window"`
 	Phase  Phase  `json:"phase"`
+	// Source is the object on the hub that defines the window; empty: the CLI did.
+	Source string `json:"source,omitempty"`
 	// Title is the title of the object.
 	Title string `json:"title,omitempty"`
 	// Selector selects the clusters of the window; nil: all. Subscribers evaluate it.
@@ -79,8 +81,10 @@ type Status struct {
 	// Subscribers are the workflows that subscribe to changes.
 	Subscribers []string `json:"subscribers,omitempty"`
 	// Trouble is the error of an invalid calendar.
-	Trouble string  `json:"trouble,omitempty"`
-	Events  []Event `json:"events,omitempty"`
+	Trouble string `json:"trouble,omitempty"`
+	// Answer is what an update has changed, or that nothing changes; empty in the answer to a query.
+	Answer string  `json:"answer,omitempty"`
+	Events []Event `json:"events,omitempty"`
 }
 
 // At returns the status at a moment: a confirmed opening starts without an update.

@@ -16,9 +16,9 @@ var ErrInvalidSchedule = errors.New("invalid schedule")
 // MaintenanceState is the phase of a maintenance at a moment, and its next change.
 type MaintenanceState struct {
 	Phase sreportalv1.MaintenancePhase `json:"phase"`
-	// NextTransition is when the phase changes; nil once the maintenance is completed.
+	// NextTransition is the start of an upcoming maintenance and the end of one in progress; nil once it is completed.
 	NextTransition *time.Time `json:"nextTransition"`
-	// RequeueAfterSeconds is NextTransition in whole seconds from now, at least 1; nil without one.
+	// RequeueAfterSeconds is when the phase has changed, in whole seconds from now, at least 1; nil without a next one.
 	RequeueAfterSeconds *int64 `json:"requeueAfterSeconds"`
 }
 
@@ -30,8 +30,11 @@ func StateAt(now, start, end time.Time) (MaintenanceState, error) {
 	}
 	state := MaintenanceState{Phase: phase}
 	if next, changes := NextTransition(now, start, end); changes {
-		next = next.UTC()
 		seconds := wholeSeconds(now, next)
+		if phase == sreportalv1.PhaseInProgress {
+			next = end
+		}
+		next = next.UTC()
 		state.NextTransition, state.RequeueAfterSeconds = &next, &seconds
 	}
 	return state, nil

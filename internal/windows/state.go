@@ -30,6 +30,8 @@ type State struct {
 	Override *Override `json:"override,omitempty"`
 	// Cancelled: all further openings are cancelled.
 	Cancelled bool `json:"cancelled,omitempty"`
+	// CutShort is the last opening that was cancelled while it was current, with the end that it had; nil: none.
+	CutShort *Opening `json:"cutShort,omitempty"`
 	// Confirmed is the start of the opening that was confirmed to subscribers.
 	Confirmed time.Time `json:"confirmed,omitzero"`
 	// Announced has the last handled notification for each lead of each receiver.

@@ -197,6 +197,8 @@ func TestExtendMovesTheEndOfTheCurrentOpening(t *testing.T) {
 	require.ErrorContains(t, d.CheckExtend(extend("2026-12-02T05:00:00Z"), d.now), "an exclusion begins at 2026-12-02T04:00:00Z")
 	forced := extend("2026-12-02T05:00:00Z")
 	forced.Force = true
+	require.EqualError(t, d.CheckExtend(forced, d.now), "reason: required to extend into an exclusion")
+	forced.Reason = "no backup tonight"
 	require.NoError(t, d.CheckExtend(forced, d.now))
 	d.Extend(forced, d.now)
 	d.walk("2026-12-02T04:40:00Z")
@@ -274,6 +276,49 @@ func TestWorkStaysBetweenTwoAdjacentWindows(t *testing.T) {
 	require.Equal(t, drydockv1.OverrunCancel, windows.Closure(alone, windows.Ask(alone, first.now, 0), first.now).OnOverrun)
 }
 
+// A script that retries must not lose another night.
+func TestARepeatedCancellationNamesTheSameOpeningAndChangesNothing(t *testing.T) {
+	next := windows.CancelRequest{}
+	for name, tt := range map[string]struct {
+		now, later string
+		request    windows.CancelRequest
+		answer     string
+	}{
+		"of the next opening": {"2026-12-01T12:00:00Z", "2026-12-01T13:00:00Z", next, "the opening of 2026-12-01 22:00:00Z"},
+		"of the next opening, repeated while it would be open": {"2026-12-01T12:00:00Z", "2026-12-02T01:00:00Z", next, "the opening of 2026-12-01 22:00:00Z"},
+		"of the current opening":                               {"2026-12-01T23:00:00Z", "2026-12-01T23:30:00Z", next, "the opening of 2026-12-01 22:00:00Z"},
+		"of the current opening by name": {
+			"2026-12-01T23:00:00Z", "2026-12-01T23:30:00Z", windows.CancelRequest{Start: at("2026-12-01T22:00:00Z").Time}, "the opening of 2026-12-01 22:00:00Z",
+		},
+		"of another opening": {
+			"2026-12-01T12:00:00Z", "2026-12-01T13:00:00Z", windows.CancelRequest{Start: at("2026-12-02T22:00:00Z").Time}, "the opening of 2026-12-02 22:00:00Z",
+		},
+		"of all openings": {"2026-12-01T12:00:00Z", "2026-12-01T13:00:00Z", windows.CancelRequest{All: true}, "the window"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			d := drive(t, night(), "2026-12-01T11:00:00Z")
+			d.walk(tt.now)
+			require.NoError(t, d.CheckCancel(tt.request, d.now))
+			require.Equal(t, windows.EventCancelled, d.Cancel(tt.request, d.now).Kind)
+			d.walk(tt.later)
+			openings, recorded := d.Upcoming(), len(d.Events)
+
+			require.NoError(t, d.CheckCancel(tt.request, d.now))
+			event := d.Cancel(tt.request, d.now)
+			require.Empty(t, event.Kind)
+			require.Contains(t, event.Message, tt.answer+" was cancelled before; nothing changes")
+			require.Equal(t, openings, d.Upcoming())
+			require.Len(t, d.Events, recorded)
+		})
+	}
+	t.Run("is a new request once the opening is past", func(t *testing.T) {
+		d := drive(t, night(), "2026-12-01T11:00:00Z")
+		d.Cancel(next, d.now)
+		d.walk("2026-12-02T02:00:00Z")
+		require.Equal(t, "the opening of 2026-12-02 22:00:00Z is cancelled", d.Cancel(next, d.now).Message)
+	})
+}
+
 func TestCancellingAnOpeningAnnouncesTheOneAfterIt(t *testing.T) {
 	for name, tt := range map[string]struct {
 		start     string
@@ -325,7 +370,7 @@ func TestACancelledWindowIsOver(t *testing.T) {
 	d.pass(d.now)
 	_, changes := d.Next(d.now)
 	require.False(t, changes)
-	require.ErrorContains(t, d.CheckCancel(windows.CancelRequest{All: true}, d.now), "no more openings")
+	require.ErrorContains(t, d.CheckExtend(windows.ExtendRequest{End: at("2026-12-02T03:00:00Z").Time}, d.now), "no more openings")
 	require.NoError(t, d.CheckDefine(windows.DefineRequest{Object: d.object}, d.now), "it may be defined again")
 	d.define(night())
 	d.walk("2026-12-01T22:00:00Z")

@@ -28,7 +28,9 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 		return nil
 	}
 	c.record.enter(ranv1.StepClusterLocks)
-	in := locks.ClusterLockInput{Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action), Requested: true}
+	in := locks.ClusterLockInput{
+		Cluster: c.in.Cluster, Owner: c.owner, Scope: scheduling.LockScope(c.in.Remediation.Action), Release: c.in.Remediation.LockRelease, Requested: true,
+	}
 	for pause := nodemaintenance.LockRefusedPause; ; pause = min(2*pause, nodemaintenance.LockRefusedPauseLimit) {
 		if err := c.awaitRelease(ctx, &in); err != nil {
 			return err

@@ -183,7 +183,7 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 	case s.Failure != nil:
 		summary.Reason, summary.Message = s.Failure.Reason, s.Failure.Message
 	case wait != nil:
-		summary.Reason, summary.Message, summary.Since = wait.Reason, wait.Message, &wait.Since
+		summary.Reason, summary.Message, summary.Since, summary.Until = wait.Reason, wait.Message, &wait.Since, wait.Until
 	}
 	return summary
 }

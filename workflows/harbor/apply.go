@@ -160,7 +160,7 @@ func resultUnknown(err error) bool {
 		return true
 	}
 	switch temporal.ErrorType(err) {
-	case temporal.ErrWorkerShutdown, temporal.ErrClusterUnreachable, temporal.ErrClusterUnknown, temporal.ErrNotFound, emergency.ReasonUnknown:
+	case temporal.ErrWorkerShutdown, temporal.ErrClusterUnreachable, temporal.ErrForbidden, temporal.ErrClusterUnknown, temporal.ErrNotFound, emergency.ReasonUnknown:
 		return true
 	}
 	return false

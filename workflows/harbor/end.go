@@ -46,9 +46,14 @@ func (h *harborCluster) checkDelete(temporal.SignalRequest) error {
 // errEnding asks the client to retry: the next attempt reaches or starts another run.
 var errEnding = temporal.Error(temporal.ErrEnding, "the workflow is about to end; try again", nil)
 
-// apply writes the object. The watch then reports the change, like changes by other clients.
+// apply writes the object. The watch then reports the change, like changes by other clients. If the worker may not write it, and there is none to manage, the
+// workflow ends: a refused command leaves nothing running.
 func (h *harborCluster) apply(ctx workflow.Context, r ApplyRequest) (result harboractivities.ApplyClusterResult, err error) {
 	err = h.change(ctx, "apply the object", h.harbor.ApplyHarborCluster, harboractivities.ApplyClusterInput{Cluster: h.in.Cluster, Object: r.Object}, &result)
+	if temporal.ErrorType(err) == temporal.ErrForbidden && h.ref.UID == "" {
+		h.refused, h.ending = err, true
+		h.cancel()
+	}
 	return result, err
 }
 

@@ -68,6 +68,8 @@ type harborCluster struct {
 	holds     gates.Holds
 	// unlocated is why the run ends before the cluster was located.
 	unlocated error
+	// refused is why the first object of the run could not be written.
+	refused error
 	// changing counts the updates that are changing the object.
 	changing int
 	// ending: updates are no longer accepted.
@@ -138,6 +140,9 @@ func (h *harborCluster) run(ctx workflow.Context) (Status, error) {
 	}
 	h.holds.Unsubscribe(listening)
 	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // so that pending updates are answered
+	if h.refused != nil {
+		err = h.refused
+	}
 	return h.finish(listening, err)
 }
 

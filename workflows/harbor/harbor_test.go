@@ -293,6 +293,19 @@ func TestUpdatesOfAnUnknownClusterAreRejected(t *testing.T) {
 	require.Equal(t, "the workflow is about to end; try again", *answer)
 }
 
+func TestAnApplyWithoutTheRightToItLeavesNothingRunning(t *testing.T) {
+	h := workflowtest.NewHarborWorld(t)
+	object := *h.Object
+	h.Object = nil
+	forbidden := workflowtest.Always(temporal.Error(temporal.ErrForbidden, "bind the ClusterRole", nil))
+	h.Fail["ApplyHarborCluster"], h.Fail["AwaitHarborDue"] = forbidden, forbidden
+	var made *string
+	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: object}) }, 0)
+	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
+	require.Equal(t, "bind the ClusterRole", *made)
+	workflowtest.RequireFailure[harborworkflow.Status](h.World, temporal.ErrForbidden)
+}
+
 func TestTheWorkflowEndsWithoutAnObject(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
 	object := *h.Object
@@ -337,11 +350,11 @@ func TestAWorkerThatStopsAtAnyStepDoesNotFailTheHarbor(t *testing.T) {
 
 func TestAFailedStatusWriteIsReportedAndRetriedWithPauses(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.Fail["WriteHarborStatus"] = workflowtest.Always(temporal.Error(temporal.ErrClusterUnreachable, "its API server forbids the request", nil))
+	h.Fail["WriteHarborStatus"] = workflowtest.Always(temporal.Error(temporal.ErrForbidden, "its API server forbids the request", nil))
 	h.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[harborworkflow.Status](h.World)
 		require.Equal(t, goharborv1.StatusHealthy, status.Harbor.Status)
-		require.Equal(t, temporal.ErrClusterUnreachable, status.Wait.Reason)
+		require.Equal(t, temporal.ErrForbidden, status.Wait.Reason)
 	}, 2*time.Minute)
 	h.RunFor(5 * time.Minute)
 	require.Less(t, len(h.InputsOf("WriteHarborStatus")), 150)

@@ -75,8 +75,8 @@ func TestTheStatusShowsTheBlockersOfARemoval(t *testing.T) {
 
 func TestAllFailuresAreReported(t *testing.T) {
 	h := workflowtest.NewHarborWorld(t)
-	h.Fail["AddHarborFinalizer"] = workflowtest.Always(sdktemporal.NewApplicationError("finalizers are forbidden", temporal.ErrClusterUnreachable))
-	h.Fail["WriteHarborStatus"] = workflowtest.Always(sdktemporal.NewApplicationError("status writes are forbidden", temporal.ErrClusterUnreachable))
+	h.Fail["AddHarborFinalizer"] = workflowtest.Always(sdktemporal.NewApplicationError("finalizers are forbidden", temporal.ErrForbidden))
+	h.Fail["WriteHarborStatus"] = workflowtest.Always(sdktemporal.NewApplicationError("status writes are forbidden", temporal.ErrForbidden))
 	h.RegisterDelayedCallback(func() {
 		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "finalizers are forbidden")
 		require.Contains(t, workflowtest.StatusOf[harborworkflow.Status](h.World).Wait.Message, "status writes are forbidden")

@@ -47,10 +47,15 @@ func (d *Details) Wait(w *drydockv1.Wait) {
 	}
 	d.Row("**waiting**", w.Reason+": "+w.Message)
 	d.Row("since", w.Since.UTC().Format(TimeFormat))
+	d.Until(w)
+	d.blockers(w.Blockers)
+}
+
+// Until adds when a wait ends by itself.
+func (d *Details) Until(w *drydockv1.Wait) {
 	if w.Until != nil {
 		d.Row("until", w.Until.UTC().Format(TimeFormat))
 	}
-	d.blockers(w.Blockers)
 }
 
 func (d *Details) blockers(blockers []drydockv1.Blocker) {

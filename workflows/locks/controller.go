@@ -6,8 +6,10 @@ import (
 
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities/lockcontroller"
+	"drydock.dev/drydock/activities/objects"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/temporal"
@@ -21,13 +23,18 @@ type Input struct {
 	TaskQueue string `json:"taskQueue,omitempty"`
 	// Policy describes the application.
 	Policy drydockv1.WorkloadLockPolicy `json:"policy"`
+	// Source is the WorkloadLockPolicy in the cluster that started the controller; nil: it was started without one.
+	Source *temporal.Object `json:"source,omitempty"`
 	// Carried is the status of the previous run; nil in the first run.
 	Carried *Status `json:"carried,omitempty"`
+	// CarriedObject is what the previous run knew about the Source.
+	CarriedObject *CarriedObject `json:"carriedObject,omitempty"`
 }
 
 // WorkloadLockController manages the locks of an application that has no lock controller of its own. It watches them and corrects each that differs
 // from the policy. When it is cancelled, it leaves the locks as they are: to release them would give up a veto without a request. Active locks keep
-// blocking maintenance until the controller is started again or a person deletes them. The last status names them.
+// blocking maintenance until the controller is started again or a person deletes them. The last status names them. When its WorkloadLockPolicy is
+// deleted, it removes the locks: the application no longer holds the cluster.
 func WorkloadLockController(ctx workflow.Context, in Input) (Status, error) {
 	c, err := newLockController(ctx, in)
 	if err != nil {
@@ -47,12 +54,29 @@ type lockController struct {
 	cancelled *temporal.SignalRequest
 	signals   int
 
-	locks *lockcontroller.Activities
+	// object is the request of the Source, edits counts its edits in this run, and conditions are those that it shows. Known: it existed.
+	object     ObjectRequest
+	known      bool
+	edits      int
+	conditions []metav1.Condition
+	// failed is the reason why the controller failed.
+	failed string
+
+	locks   *lockcontroller.Activities
+	objects *objects.Activities
 }
 
 func newLockController(ctx workflow.Context, in Input) (*lockController, error) {
 	c := &lockController{in: in}
 	c.record = newRecord(ctx, &c.status, in)
+	c.record.publisher = kit.Publisher{Object: in.Source, Current: c.objectStatus, Retrier: kit.ClusterRetrier(in.Cluster, &c.in.TaskQueue, nil)}
+	if carried := in.CarriedObject; carried != nil {
+		c.object, c.conditions, c.record.publisher.State = carried.Request, carried.Conditions, carried.Publisher
+		c.record.publisher.Open()
+		c.record.publisher.Change()
+		c.known = true
+	}
+	c.in.Carried, c.in.CarriedObject = nil, nil
 	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (Status, error) { return c.status, nil },
 		workflow.QueryHandlerOptions{Description: "The policy, and the state of each lock with its reason."})
@@ -73,6 +97,8 @@ func (c *lockController) run(ctx workflow.Context) (Status, error) {
 }
 
 func (c *lockController) listen(ctx workflow.Context) {
+	workflow.GoNamed(ctx, "publish the status", c.record.publisher.Run)
+	kit.OnSignal(ctx, temporal.SignalObject, "The WorkloadLockPolicy in the cluster that started the controller.", c.followObject)
 	kit.OnSignal(ctx, temporal.SignalCancel, "End the controller. The locks keep their state.", func(r temporal.SignalRequest) {
 		c.signals++
 		if c.cancelled == nil {
@@ -87,26 +113,47 @@ func (c *lockController) manage(ctx workflow.Context) error {
 	if err := c.locateCluster(ctx); err != nil {
 		return err
 	}
+	if err := c.followSource(ctx); err != nil {
+		return err
+	}
 	due := lockcontroller.Due{}
 	for {
-		err := c.apply(ctx, due)
-		if errors.Is(err, kit.ErrHistoryLong) || err == nil && kit.ShouldContinueAsNew(ctx, c.signals) {
-			return c.continueAsNew(ctx)
-		}
-		if err != nil {
+		edited, err := c.untilEdited(ctx, func(ctx workflow.Context) (err error) {
+			due, err = c.follow(ctx, due)
 			return err
-		}
-		if due, err = c.observe(ctx); err != nil {
+		})
+		switch {
+		case errors.Is(err, kit.ErrHistoryLong), edited && kit.ShouldContinueAsNew(ctx, c.signals):
+			return c.continueAsNew(ctx)
+		case edited:
+			due = lockcontroller.Due{}
+		case temporal.Final(err) && c.in.Source != nil:
+			if err := c.awaitRemedy(ctx, err); err != nil {
+				return err
+			}
+		case err != nil:
 			return err
 		}
 	}
+}
+
+// follow applies the policy to all locks, and then waits until a lock is due for a change. It returns kit.ErrHistoryLong between the two if the history
+// is long.
+func (c *lockController) follow(ctx workflow.Context, due lockcontroller.Due) (lockcontroller.Due, error) {
+	if err := c.apply(ctx, due); err != nil {
+		return lockcontroller.Due{}, err
+	}
+	if kit.ShouldContinueAsNew(ctx, c.signals) {
+		return lockcontroller.Due{}, kit.ErrHistoryLong
+	}
+	return c.observe(ctx)
 }
 
 func (c *lockController) locateCluster(ctx workflow.Context) error {
 	if c.in.TaskQueue != "" {
 		return nil
 	}
-	hub := kit.HubRetrier(c.record.reason.Set)
+	hub := kit.HubRetrier(c.record.trouble)
 	return kit.Locate(ctx, hub, c.in.Cluster, &c.in.TaskQueue)
 }
 
@@ -124,13 +171,16 @@ func (c *lockController) apply(ctx workflow.Context, due lockcontroller.Due) err
 		return err
 	}
 	c.record.applied(due)
+	c.announce(ctx, c.status.Locks, report)
 	c.record.report(ctx, report)
 	return nil
 }
 
 // observe waits until a lock is due for a change. After an outage it returns without one, so that all locks are applied again.
 func (c *lockController) observe(ctx workflow.Context) (due lockcontroller.Due, err error) {
-	err = c.retrier().Once().Wait(ctx, "watch the locks of "+c.in.Policy.Spec.ControllerName, nil, "", c.locks.ObserveWorkloadLocks, c.input(ctx), &due)
+	retrier := c.retrier().Once()
+	retrier.Abandon = c.in.Source != nil // an edit does not wait until the watch notices it
+	err = retrier.Wait(ctx, "watch the locks of "+c.in.Policy.Spec.ControllerName, nil, "", c.locks.ObserveWorkloadLocks, c.input(ctx), &due)
 	if err != nil && !temporal.Final(err) && ctx.Err() == nil {
 		return lockcontroller.Due{}, nil
 	}
@@ -143,32 +193,54 @@ func (c *lockController) input(ctx workflow.Context) lockcontroller.Input {
 
 // retrier returns a retrier that reports failing activities in the status.
 func (c *lockController) retrier() kit.Retrier {
-	return kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.reason.Set)
+	return kit.ClusterRetrier(c.in.Cluster, &c.in.TaskQueue, c.record.trouble)
 }
 
 // continueAsNew carries the status to a new run. No activity runs at this point.
 func (c *lockController) continueAsNew(ctx workflow.Context) error {
+	c.record.publisher.Pause(ctx)
 	kit.HandlePendingSignals(ctx)
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
+	c.record.publisher.Stop()
 	in := c.in
 	in.Carried = &c.status
+	if in.Source != nil {
+		in.CarriedObject = &CarriedObject{Request: c.object, Conditions: c.conditions, Publisher: c.record.publisher.State}
+	}
 	c.record.log.Info("Lock controller continues as new")
 	return workflow.NewContinueAsNewError(ctx, temporal.WorkloadLockController, in)
 }
 
-// finish records how the controller ended. That is always an error, because a controller has no regular end.
+// finish records how the controller ended. That is an error, because a controller has no regular end but the deletion of its policy.
 func (c *lockController) finish(ctx workflow.Context, err error) (Status, error) {
+	if c.object.Deleted && c.cancelled == nil {
+		var released lockcontroller.ReleaseResult
+		if released, err = c.release(ctx); err == nil {
+			c.record.released(ctx, released)
+			c.publishLast(ctx)
+			return c.status, nil
+		}
+	}
 	if sdktemporal.IsCanceledError(err) {
 		by := ""
 		if c.cancelled != nil {
 			by = kit.ActorSuffix(*c.cancelled)
 		}
 		c.record.end(ctx, Cancelled, "cancelled"+by)
+		c.publishLast(ctx)
 		return c.status, sdktemporal.NewCanceledError(c.status)
 	}
+	c.failed = kit.ReasonOf(err)
 	c.record.end(ctx, Failed, temporal.ErrorMessage(err))
+	c.publishLast(ctx)
 	return c.status, sdktemporal.NewApplicationErrorWithOptions(temporal.ErrorMessage(err), kit.ReasonOf(err),
 		sdktemporal.ApplicationErrorOptions{NonRetryable: true, Details: []any{c.status}})
+}
+
+// publishLast publishes the last status, and releases an object that is being deleted.
+func (c *lockController) publishLast(ctx workflow.Context) {
+	c.record.publisher.Retrier = c.retrier()
+	c.record.publisher.Finish(ctx)
 }

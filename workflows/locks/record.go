@@ -17,13 +17,14 @@ import (
 )
 
 // State is the state of a lock controller.
-type State string
+type State = drydockv1.LockControllerState
 
 // The states of a lock controller.
 const (
-	Running   State = "Running"
-	Cancelled State = "Cancelled"
-	Failed    State = "Failed"
+	Running   = drydockv1.LockControllerRunning
+	Cancelled = drydockv1.LockControllerCancelled
+	Failed    = drydockv1.LockControllerFailed
+	Released  = drydockv1.LockControllerReleased
 )
 
 // Status is the status of an application's locks.
@@ -31,6 +32,8 @@ type Status struct {
 	Cluster string                           `json:"cluster"`
 	Policy  drydockv1.WorkloadLockPolicySpec `json:"policy"`
 	State   State                            `json:"state"`
+	// Source is the WorkloadLockPolicy that started the controller; nil: it was started without one.
+	Source *temporal.Object `json:"source,omitempty"`
 	// Locks is the last report about the locks; nil before the first.
 	Locks *locks.Report `json:"locks,omitempty"`
 	// Wait is the current reason why the controller waits.
@@ -46,6 +49,9 @@ type record struct {
 	status *Status
 	reason kit.CurrentReason
 	log    log.Logger
+	// failing is why the policy cannot be followed now; nil: it is followed.
+	failing   *drydockv1.Wait
+	publisher kit.Publisher
 }
 
 func newRecord(ctx workflow.Context, status *Status, in Input) *record {
@@ -57,7 +63,7 @@ func newRecord(ctx workflow.Context, status *Status, in Input) *record {
 	} else {
 		*status = Status{Cluster: in.Cluster, StartedAt: metav1.NewTime(workflow.Now(ctx))}
 	}
-	status.Policy = in.Policy.Spec
+	status.Policy, status.Source = in.Policy.Spec, in.Source
 	r.enter(Running)
 	return r
 }
@@ -70,9 +76,17 @@ func (r *record) enter(state State) {
 	r.show()
 }
 
+// trouble records why an activity is being retried. An empty reason clears it.
+func (r *record) trouble(ctx workflow.Context, reason, message string) {
+	r.reason.Set(ctx, reason, message)
+	if reason != "" || r.status.Wait == nil {
+		r.failing = r.status.Wait
+	}
+}
+
 // report records the state of the locks. Their wait is the current reason.
 func (r *record) report(ctx workflow.Context, report locks.Report) {
-	r.status.Locks = &report
+	r.status.Locks, r.failing = &report, nil
 	wait := report.Wait()
 	wait.Since = metav1.NewTime(workflow.Now(ctx))
 	r.reason.Replace(&wait)
@@ -83,6 +97,18 @@ func (r *record) end(ctx workflow.Context, state State, why string) {
 	r.reason.Set(ctx, "", "")
 	r.status.Notes = append(r.status.Notes, why+"; "+leftBehind(r.status.Locks))
 	r.enter(state)
+}
+
+// released records the end of a controller whose policy was deleted.
+func (r *record) released(ctx workflow.Context, result lockcontroller.ReleaseResult) {
+	r.reason.Set(ctx, "", "")
+	note := fmt.Sprintf("the WorkloadLockPolicy was deleted: %d locks were removed", result.Removed)
+	if result.KeptFor != "" {
+		note = "the WorkloadLockPolicy was deleted: the locks stay for WorkloadLockPolicy " + result.KeptFor
+	}
+	r.status.Locks = nil
+	r.status.Notes = append(r.status.Notes, note)
+	r.enter(Released)
 }
 
 // leftBehind describes the effect of the locks that are no longer managed.
@@ -109,12 +135,18 @@ func leftBehind(report *locks.Report) string {
 	return text
 }
 
-func (r *record) show() { workflow.SetCurrentDetails(r.ctx, details(r.status)) }
+func (r *record) show() {
+	workflow.SetCurrentDetails(r.ctx, details(r.status))
+	r.publisher.Change()
+}
 
 func details(s *Status) string {
 	var d kit.Details
 	d.Head("application", s.Policy.ControllerName+" in "+s.Cluster)
 	d.Row("state", string(s.State))
+	if s.Source != nil {
+		d.Row("requested by", s.Source.String())
+	}
 	if s.Locks != nil {
 		d.Row("cluster lock", string(s.Locks.Cluster.To))
 		d.Row("node locks", fmt.Sprintf("%d active, %d inactive, %d failed", s.Locks.Active, s.Locks.Inactive, s.Locks.Failed))

@@ -9,7 +9,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// LockRefusedPause is the first pause after a lock refused the cordon, before the locks are requested again. It doubles up to LockRefusedPauseLimit.
+// LockRefusedPause is the first pause after a lock, or a pod that may not be evicted, refused the cordon. It doubles up to LockRefusedPauseLimit.
 const (
 	LockRefusedPause      = time.Second
 	LockRefusedPauseLimit = time.Minute
@@ -29,6 +29,8 @@ const (
 	outcomeNodeBusy outcome = "nodeBusy"
 	// outcomeLockRefused: a lock became active again before the cordon.
 	outcomeLockRefused outcome = "lockRefused"
+	// outcomeNotEvictable: the node has pods that the drain may not evict, and the maintenance waits for their end.
+	outcomeNotEvictable outcome = "notEvictable"
 	// outcomeHeld: the emergency stop or a window held the cluster before the step started.
 	outcomeHeld outcome = "held"
 	// outcomeLockCycle: this maintenance and others wait for each other's locks. The others go first.
@@ -74,8 +76,11 @@ func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err erro
 				return false, err
 			}
 		}
-		refused := last == outcomeLockRefused
+		refused := last == outcomeLockRefused || last == outcomeNotEvictable
 		last, err = m.attemptAfter(ctx, last, err, pause)
+		if last == outcomeFailed && m.drainsAgain(err) {
+			last = outcomeNotEvictable
+		}
 		if refused {
 			pause = min(2*pause, LockRefusedPauseLimit)
 		}
@@ -87,6 +92,10 @@ func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err erro
 			return false, err
 		case outcomeHistoryLong:
 			if err := m.continueAsNew(ctx, notCancelled); err != nil {
+				return false, err
+			}
+		case outcomeNotEvictable:
+			if err := m.requeueForPods(ctx, err, pause); err != nil {
 				return false, err
 			}
 		case outcomeWindowClosed, outcomeLockCycle:
@@ -104,7 +113,7 @@ func (m *nodeMaintenance) attemptAfter(ctx workflow.Context, last outcome, cause
 	switch {
 	case ended != outcomeNext:
 		return ended, err
-	case historyLong(ctx) && (last == outcomeNodeBusy || last == outcomeLockRefused || last == outcomeHeld):
+	case historyLong(ctx) && (last == outcomeNodeBusy || last == outcomeLockRefused || last == outcomeNotEvictable || last == outcomeHeld):
 		return outcomeHistoryLong, nil
 	}
 	return m.attempt(ctx)
@@ -124,7 +133,7 @@ func (m *nodeMaintenance) waitAfter(ctx workflow.Context, last outcome, cause er
 		return m.whileOpen(m.awaitNodeFree)(ctx)
 	case outcomeLockRefused:
 		m.record.note("waiting for locks again: " + temporal.ErrorMessage(cause))
-		err := m.pauseAfterRefusal(ctx, cause, pause)
+		err := m.pauseAfter(ctx, cause, pause)
 		return m.state.outcomeOf(err), err
 	}
 	return outcomeNext, nil
@@ -146,14 +155,12 @@ func (m *nodeMaintenance) awaitReleaseStep(ctx workflow.Context) (outcome, error
 	return m.state.outcomeOf(err), err
 }
 
-// pauseAfterRefusal pauses after a lock refused the cordon.
-func (m *nodeMaintenance) pauseAfterRefusal(ctx workflow.Context, refused error, pause time.Duration) error {
-	m.waits.refused = temporal.ErrorMessage(refused)
-	timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before requesting the locks of " + m.node.Node + " again"})
-	if err := m.awaitGate(ctx, gateRefused, timer.IsReady); err != nil {
-		return err
-	}
-	return timer.Get(ctx, nil)
+// pauseAfter pauses after a lock or pods refused an attempt, and shows why. An edit of the request ends the pause.
+func (m *nodeMaintenance) pauseAfter(ctx workflow.Context, refused error, pause time.Duration) error {
+	m.waits.refused = refused
+	timer := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before the next attempt on " + m.node.Node})
+	edits := m.edits
+	return m.awaitGate(ctx, gateRefused, func() bool { return timer.IsReady() || m.edits != edits })
 }
 
 // unless runs wait until other succeeds, and reports whether other ended it.

@@ -12,6 +12,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/clusterupgrade"
 	"drydock.dev/drydock/workflows/kit"
@@ -172,4 +173,26 @@ func TestLockRequestsAnnounceARestartUnlessTheWorkNeedsNone(t *testing.T) {
 			require.Equal(t, tt.scope, c.Inputs["RequestClusterMaintenance"][0].(locks.ClusterLockInput).Scope)
 		})
 	}
+}
+
+func TestTheReleaseOfAMaintenanceIsThatOfItsLockRequestsAndWaits(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Locked = true
+	in := workflowtest.FullMaintenance()
+	in.Object.Spec.LockRelease = "25.2"
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, "25.2", w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).Release)
+	require.Equal(t, "25.2", w.Inputs["AwaitNodeLocks"][0].(locks.NodeLockInput).Release)
+	require.Equal(t, "25.2", w.Inputs["Cordon"][0].(node.CordonInput).Release)
+
+	c, _ := workflowtest.NewClusterWorld(t, 0, 1, 1)
+	whole := workflowtest.OneCluster()
+	whole.Remediation.LockRelease = "25.2"
+	c.ExecuteWorkflow(clusterupgrade.ClusterUpgrade, whole)
+	workflowtest.RequireResult[ranv1.ClusterStatus](c)
+	require.Equal(t, "25.2", c.Inputs["RequestClusterMaintenance"][0].(locks.ClusterLockInput).Release)
+	require.Equal(t, "25.2", c.Inputs["AwaitClusterLocks"][0].(locks.ClusterLockInput).Release)
+	child := rollout.NodeMaintenanceFor(types.NamespacedName{Namespace: "ops", Name: "june"}, whole.Remediation, "w0")
+	require.Equal(t, "25.2", child.Spec.LockRelease)
 }

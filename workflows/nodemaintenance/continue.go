@@ -45,10 +45,12 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 	if err := m.slots.Settle(ctx); err != nil {
 		return err
 	}
+	m.record.publisher.Pause(ctx)
 	kit.HandlePendingSignals(ctx)
 	if !may(ctx) || !m.slots.Settled() {
 		return nil
 	}
+	m.record.publisher.Stop()
 	m.record.attributes.Flush()
 	m.record.log.Info("Node maintenance continues as new", "state", m.state.Status.State)
 	in := m.in
@@ -60,6 +62,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 func (m *nodeMaintenance) carried() *State {
 	carried := *m.state
 	carried.Held, carried.Windows, carried.Slots = m.holds.State, m.holds.Windows.Carry(), m.slots.State
+	carried.Publisher = m.record.publisher.State
 	carried.Status.States, carried.Status.Notes = latest(carried.Status.States), latest(carried.Status.Notes)
 	return &carried
 }

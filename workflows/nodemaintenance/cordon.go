@@ -16,12 +16,14 @@ func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 	m.enter(ctx, grant)
 	in := node.AcquireNodeInput{
 		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Preflight: m.preflight(),
-		Closes: m.holds.Closes(m.in.Cluster), WithCluster: m.requestsCluster(),
+		Closes: m.holds.Closes(m.in.Cluster), WithCluster: m.requestsCluster(), TakeOver: m.takesOver(), Release: m.spec.LockRelease,
 	}
 	m.recordRequest(ctx, in.WithCluster)
 	var found node.AcquireNodeResult
 	err := m.retrierUntilHeld().Run(ctx, "acquire "+m.node.Node, m.nodes.AcquireNode, in, &found)
-	m.record.note(found.Warning)
+	if err == nil {
+		m.warn(found.Warning)
+	}
 	m.record.lockProgress(found.LockProgress)
 	m.recordLocks(ctx, in.WithCluster, found.Locks, err)
 	switch {
@@ -68,7 +70,7 @@ func (m *nodeMaintenance) cordon(ctx workflow.Context) (outcome, error) {
 	m.state.Node.Cordoned = Maybe
 	in := node.CordonInput{
 		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Locked: m.state.Locks.Answer == LocksRequested, Preflight: m.preflight(),
-		Closes: m.holds.Closes(m.in.Cluster),
+		Closes: m.holds.Closes(m.in.Cluster), TakeOver: m.takesOver(), Release: m.spec.LockRelease,
 	}
 	var result node.CordonResult
 	err := m.retrierUntilHeld().Run(ctx, "cordon "+m.node.Node, m.nodes.Cordon, in, &result)
@@ -90,7 +92,9 @@ func (m *nodeMaintenance) recordCordon(result node.CordonResult) {
 	m.state.Locks.Present, m.state.Status.CordonedByUs = factOf(result.HasLocks), result.CordonedByUs
 	m.record.log.Info("Node cordoned", "cordonedByUs", result.CordonedByUs, "locks", result.HasLocks)
 	m.record.note(result.Note)
-	m.record.note(result.Warning)
+	if result.Warning != "" {
+		m.warn(result.Warning)
+	}
 	m.record.lockProgress(result.LockProgress)
 	m.cordonedUnderWindow()
 }
@@ -101,6 +105,11 @@ func (m *nodeMaintenance) recordUncordoned(err error) {
 	if !temporal.Final(err) || temporal.ErrorType(err) == temporal.ErrHeld {
 		m.state.Node.Cordoned = Maybe
 	}
+}
+
+// takesOver reports whether the original operator had begun this maintenance, and found the node schedulable.
+func (m *nodeMaintenance) takesOver() bool {
+	return m.in.Source != nil && m.in.Object.Annotations[maintenancev1.AnnotationFormerlyUnschedulable] == "false"
 }
 
 // cordons reports whether the maintenance cordons the node, which is the default.

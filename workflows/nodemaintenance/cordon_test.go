@@ -32,10 +32,23 @@ func TestThePreflightIsReportedBeforeTheCordon(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrPodsNotEvictable)
-	require.Equal(t, []string{"its drain would fail", "its drain would wait"}, status.Notes)
+	require.Equal(t, []string{"its drain would wait"}, status.Notes, "the latest check replaces an earlier one")
 	require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(node.CordonInput).Preflight.Drain)
 	require.NotContains(t, w.Called(), "AwaitPodCompletion")
 	require.Contains(t, w.Called(), "ReturnNode")
+}
+
+func TestTheDrainItselfSaysWhatBlocksItOnceItHasBegun(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Simulate(w, "PlanMaintenance", func(node.PlanMaintenanceInput) any {
+		return node.PlanMaintenanceResult{Warning: "its drain would wait"}
+	})
+	workflowtest.Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
+		return node.AcquireNodeResult{Cordon: &node.CordonResult{CordonedByUs: true, Warning: "its drain would wait"}, Warning: "its drain would wait"}
+	})
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
+
+	require.NotContains(t, workflowtest.RequireResult[workflowtest.NodeStatus](w).Notes, "its drain would wait")
 }
 
 func TestAClusterWithoutLocksGetsNoLockRequest(t *testing.T) {

@@ -13,7 +13,7 @@ func nodeDetails(node activitykit.NodeRef, s *maintenancev1.NodeMaintenanceStatu
 	d.Head("node", node.Cluster+"/"+node.Node)
 	d.Row("state", string(s.State))
 	if s.Drain != nil {
-		d.Row("drain", fmt.Sprintf("%d of %d pods have left", s.Drain.Evicted, s.Drain.PodsToEvict))
+		d.Row("drain", fmt.Sprintf("%d of %d pods have left", s.Drain.Evicted, s.Drain.EvictionPods))
 	}
 	d.Held(s.Held)
 	d.Wait(s.Wait)

@@ -1,6 +1,7 @@
 package nodemaintenance
 
 import (
+	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -20,27 +21,75 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 	if err := m.awaitRelease(ctx); err != nil {
 		return err
 	}
+	m.warn("")
 	m.enter(ctx, drainNode)
 	m.record.stages.Begin(ctx, maintenancev1.StageKubernetesDrained)
-	in := &drain.Input{NodeRef: m.node, NodeUID: m.state.Node.UID, Spec: *m.spec.DrainSpec, Cordoned: m.cordons()}
+	in := &drain.Input{NodeRef: m.node, NodeUID: m.state.Node.UID, Cordoned: m.cordons()}
 	m.state.Drain = in
-	for {
-		in.Attempt++
-		err := m.whenReleased(ctx, func() error { return m.tryToDrain(ctx, in) })
-		if temporal.ErrorType(err) == temporal.ErrDrainTimedOut && m.spec.OnDrainTimeout == maintenancev1.DrainTimeoutRetry {
-			m.record.note("draining again: " + temporal.ErrorMessage(err))
+	for pause := LockRefusedPause; m.spec.DrainSpec != nil; pause = min(2*pause, LockRefusedPauseLimit) {
+		in.Attempt, in.Spec = in.Attempt+1, *m.spec.DrainSpec
+		if m.unwanted() {
+			return m.endDrain(ctx, in)
+		}
+		edited, err := m.unlessEdited(ctx, func(ctx workflow.Context) error {
+			return m.whenReleased(ctx, func() error {
+				in.Deadline, in.Closes = kit.DeadlineIn(ctx, drainTimeout(in.Spec, in.Attempt)), m.holds.Closes(m.in.Cluster)
+				return m.tryToDrain(ctx, m.retrierUntilHeld(), in)
+			})
+		})
+		if edited && m.unwanted() {
 			continue
+		}
+		if edited {
+			m.record.note(fmt.Sprintf("draining again: the request was edited (generation %d)", m.state.Object.Generation))
+			continue
+		}
+		if m.drainsAgain(err) {
+			m.record.note("draining again: " + temporal.ErrorMessage(err))
+			if temporal.ErrorType(err) == temporal.ErrDrainTimedOut {
+				continue // after the time of the drain
+			}
+			if err = m.pauseAfter(ctx, err, pause); err == nil {
+				continue
+			}
 		}
 		m.record.stages.End(ctx, maintenancev1.StageKubernetesDrained, err, "")
 		return err
 	}
+	m.record.stages.End(ctx, maintenancev1.StageKubernetesDrained, nil, "the drain was removed from the request")
+	return nil
 }
 
-func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, in *drain.Input) error {
-	in.Deadline, in.Closes = kit.DeadlineIn(ctx, drainTimeout(in.Spec, in.Attempt)), m.holds.Closes(m.in.Cluster)
+// drainsAgain reports whether the drain is repeated after an error. The requestor of an object may know no drain that fails: its request also waits for
+// pods that may not be evicted.
+func (m *nodeMaintenance) drainsAgain(err error) bool {
+	switch temporal.ErrorType(err) {
+	case temporal.ErrDrainTimedOut:
+		return m.spec.OnDrainTimeout == maintenancev1.DrainTimeoutRetry
+	case temporal.ErrPodsNotEvictable:
+		return m.spec.OnDrainTimeout == maintenancev1.DrainTimeoutRetry && m.in.Source != nil
+	}
+	return false
+}
+
+// endDrain ends a drain that no requestor waits for. An attempt without time evicts nothing, and tells whether all pods have left: only then may
+// requestors have worked on the node.
+func (m *nodeMaintenance) endDrain(ctx workflow.Context, in *drain.Input) error {
+	in.Deadline, in.Closes = new(workflow.Now(ctx)), nil
+	err := m.tryToDrain(ctx, m.retrier(), in)
+	switch temporal.ErrorType(err) {
+	case temporal.ErrDrainTimedOut, temporal.ErrPodsNotEvictable:
+		m.settleDone(false)
+		err = nil
+	}
+	m.record.stages.End(ctx, maintenancev1.StageKubernetesDrained, err, "no requestor waits for it")
+	return err
+}
+
+func (m *nodeMaintenance) tryToDrain(ctx workflow.Context, retrier kit.Retrier, in *drain.Input) error {
 	m.record.log.Info("Drain attempt started", "attempt", in.Attempt)
 	var result maintenancev1.DrainStatus
-	err := m.awaitWith(ctx, m.retrierUntilHeld(), "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
+	err := m.awaitWith(ctx, retrier, "Drain", "drain "+m.node.Node, in.Deadline, temporal.ErrDrainTimedOut, m.drains.Drain, in, &result)
 	if err == nil {
 		m.state.Status.Drain = &result
 	}
@@ -57,7 +106,7 @@ func (m *nodeMaintenance) observeDrain(status *maintenancev1.DrainStatus) {
 
 func (m *nodeMaintenance) logDrain(message string, status *maintenancev1.DrainStatus, more ...any) {
 	if status != nil {
-		more = append([]any{"evicted", status.Evicted, "podsToEvict", status.PodsToEvict, "blocked", len(status.Blocked)}, more...)
+		more = append([]any{"evicted", status.Evicted, "evictionPods", status.EvictionPods, "blocked", len(status.Blocked)}, more...)
 	}
 	m.record.log.Info(message, append([]any{"attempt", m.state.Drain.Attempt}, more...)...)
 }

@@ -51,7 +51,7 @@ func TestATimedOutDrainIsRetriedIfConfigured(t *testing.T) {
 
 func TestARetriedDrainContinuesItsProgress(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	reached := &maintenancev1.DrainStatus{PodsToEvict: 5, Evicted: 2}
+	reached := &maintenancev1.DrainStatus{EvictionPods: 5, Evicted: 2}
 	w.Fail["Drain"] = func(call int) error {
 		if call == 1 {
 			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Drain: reached})
@@ -76,7 +76,7 @@ func TestEndlessDrainRetriesKeepTheHistorySmall(t *testing.T) {
 			return nil
 		}
 		for range reports {
-			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Drain: &maintenancev1.DrainStatus{PodsToEvict: 1}})
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Drain: &maintenancev1.DrainStatus{EvictionPods: 1}})
 		}
 		return temporal.Error(temporal.ErrDrainTimedOut, "drain n1: 1 pod blocked", nil)
 	}

@@ -7,6 +7,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/scheduling"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // Input names a node of a cluster, and its maintenance.
@@ -16,6 +17,8 @@ type Input struct {
 	TaskQueue string `json:"taskQueue,omitempty"`
 	// Object is the request. Its status is ignored.
 	Object maintenancev1.NodeMaintenance `json:"object"`
+	// Source is the NodeMaintenance in the cluster that requested the maintenance and shows its status; nil: it was requested without one.
+	Source *temporal.Object `json:"source,omitempty"`
 	// DoneWhenReady: the requestor has no work on the node, which is returned as soon as it is ready.
 	DoneWhenReady bool `json:"doneWhenReady,omitempty"`
 	// Parent is the workflow ID of the ClusterUpgrade that is the requestor and receives progress reports; empty: none.

@@ -90,7 +90,7 @@ func TestDoneDuringAJobDoesNotHideItsFailure(t *testing.T) {
 	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeRequestorFailed), temporal.SignalCancel, nil)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 
-	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed).Notes, "done was sent, but a Job is running: nothing done")
+	require.Contains(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrJobFailed).Notes, "done was sent, but a Job does the work: nothing done")
 }
 
 func TestASucceededJobLeavesTheNodeToTheOtherRequestors(t *testing.T) {
@@ -160,7 +160,7 @@ func TestRequestorsWaitUntilAFailedJobIsGone(t *testing.T) {
 		require.Equal(t, maintenancev1.NodeReady, status.State, "done has no effect yet")
 		require.Equal(t, jobs.ReasonJobStopping, status.Wait.Reason)
 		require.Equal(t, temporal.ErrJobFailed, status.Failure.Reason)
-		require.Contains(t, status.Notes, "done was sent for ops.example.com, but a Job is running: nothing done")
+		require.Contains(t, status.Notes, "done was sent for ops.example.com, but a Job does the work: nothing done")
 	}, w.Signal(temporal.SignalRecover, ""))
 	w.When(func() bool { return len(w.InputsOf("AnnounceState")) > 0 }, func() {
 		require.Contains(t, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Message, "ready for ops.example.com, gpu.example.com; waiting for done")

@@ -32,7 +32,7 @@ func (m *nodeMaintenance) listenForJoins(ctx workflow.Context) error {
 // checkJoin refuses a requestor that cannot join.
 func (m *nodeMaintenance) checkJoin(id string) error {
 	known := m.state.requestor(id)
-	switch problems := validation.IsDNS1123Subdomain(id); {
+	switch problems := validation.IsDNS1123Subdomain(strings.ToLower(id)); {
 	case id == "":
 		return errors.New("requestor is required")
 	case len(id) < 2 || len(id) > 63:

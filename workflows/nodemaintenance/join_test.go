@@ -65,7 +65,7 @@ func TestARejectedJoinNamesItsReason(t *testing.T) {
 		blocked                  string
 	}{
 		{name: "without a name", problem: "requestor is required"},
-		{name: "an invalid name", requestor: "GPU", problem: "requestor GPU: "},
+		{name: "an invalid name", requestor: "GPU_1", problem: "requestor GPU_1: "},
 		{name: "a long name", requestor: strings.Repeat("g", 64), problem: "must have 2 to 63 characters"},
 		{name: "a rollout's node", requestor: "gpu.example.com", in: workflowtest.MaintenanceOfRollout(), blocked: "Drain", problem: "is part of rollout"},
 		{name: "a node that is being returned", requestor: "gpu.example.com", blocked: "AwaitNodeHealthy", problem: "the node is being returned"},

@@ -71,14 +71,14 @@ func (m *nodeMaintenance) lockNote() string {
 
 // awaitLocks waits until the workload locks of the node are inactive.
 func (m *nodeMaintenance) awaitLocks(ctx workflow.Context) (outcome, error) {
-	in := locks.NodeLockInput{NodeRef: m.node, Deadline: m.runLockClock(ctx, &m.state.Locks.Clock), Requested: true}
+	in := locks.NodeLockInput{NodeRef: m.node, Release: m.spec.LockRelease, Deadline: m.runLockClock(ctx, &m.state.Locks.Clock), Requested: true}
 	return m.awaitLockRelease(ctx, maintenancev1.StageNodeWorkloadLocksInactive, "AwaitNodeLocks", m.node.Node, in.Deadline, m.locks.AwaitNodeLocks, in)
 }
 
 // awaitClusterLocks waits until the workload locks of the cluster are inactive.
 func (m *nodeMaintenance) awaitClusterLocks(ctx workflow.Context) (outcome, error) {
 	in := locks.ClusterLockInput{
-		Cluster: m.in.Cluster, Owner: m.node.Owner, Deadline: m.runLockClock(ctx, &m.state.Locks.Cluster.Clock), Requested: true,
+		Cluster: m.in.Cluster, Owner: m.node.Owner, Release: m.spec.LockRelease, Deadline: m.runLockClock(ctx, &m.state.Locks.Cluster.Clock), Requested: true,
 	}
 	return m.awaitLockRelease(ctx, ranv1.StageClusterWorkloadLocksInactive, "AwaitClusterLocks", m.in.Cluster, in.Deadline, m.locks.AwaitClusterLocks, in)
 }

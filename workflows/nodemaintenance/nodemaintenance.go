@@ -12,6 +12,7 @@ import (
 	"drydock.dev/drydock/activities/jobs"
 	"drydock.dev/drydock/activities/locks"
 	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/activities/scheduler"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -44,6 +45,8 @@ type nodeMaintenance struct {
 	waits   waits
 	retries kit.Retries
 	awaited awaited
+	// edits counts the edits of the request in this run.
+	edits int
 	// stopWork cancels the work, and stopJob the Job in progress; nil: there is none.
 	stopWork, stopJob workflow.CancelFunc
 
@@ -59,6 +62,7 @@ type clients struct {
 	locks     *locks.Activities
 	hub       *rollouts.Activities
 	scheduler *scheduler.Activities
+	objects   *objects.Activities
 }
 
 func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error) {
@@ -79,6 +83,11 @@ func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error
 	m.holds.State = m.state.Held
 	m.state.Status.Held = m.holds.State.Of(in.Cluster)
 	m.record = newNodeRecord(ctx, &m.state.Status, m.node, in)
+	m.record.publisher = kit.Publisher{Object: in.Source, Current: m.objectStatus, Retrier: m.quietRetrier()}
+	if in.Carried != nil {
+		m.record.publisher.State = m.state.Publisher
+		m.record.publisher.Open()
+	}
 	m.retries.Show = func() { m.showWait(ctx) }
 	m.showRequestors()
 	return m, errors.Join(m.listenForJoins(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
@@ -113,6 +122,8 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	m.holds.Unsubscribe(clean)
 	status, err := m.finish(clean, err)
 	m.record.attributes.Flush()
+	m.record.publisher.Retrier = m.retrier() // from now on, the workflow waits for the object
+	m.record.publisher.Finish(clean)
 	return status, err
 }
 
@@ -130,15 +141,17 @@ func (m *nodeMaintenance) maintain(ctx workflow.Context) error {
 		m.awaitPodCompletion,
 		m.drain,
 		m.work,
-		m.checkHealth,
 	}
 	return kit.Within(ctx, func(following workflow.Context) error {
 		workflow.GoNamed(following, "locks", m.followLocks)
 		for _, step := range steps {
+			if ctx.Err() == nil && !m.state.needed() {
+				break // all requestors left during the drain
+			}
 			if err := step(ctx); err != nil {
 				return err
 			}
 		}
-		return nil
+		return m.checkHealth(ctx)
 	})
 }

@@ -177,13 +177,13 @@ func TestReportsOfEarlierActivitiesAreIgnored(t *testing.T) {
 	w.When(func() bool {
 		return workflowtest.StatusOf[workflowtest.NodeStatus](w).State == maintenancev1.NodeDraining
 	}, func() {
-		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Wait: blocked, Drain: &maintenancev1.DrainStatus{PodsToEvict: 2}})
+		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "Drain", Wait: blocked, Drain: &maintenancev1.DrainStatus{EvictionPods: 2}})
 		w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Activity: "AwaitNodeLocks", Wait: &drydockv1.Wait{Reason: "Stale"}})
 	})
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.NodeStatus](w)
 		require.Equal(t, "DisruptionBudget", status.Wait.Reason)
-		require.Equal(t, int32(2), status.Drain.PodsToEvict)
+		require.Equal(t, int32(2), status.Drain.EvictionPods)
 		w.CancelWorkflow()
 	}, time.Hour)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())

@@ -11,10 +11,16 @@ import (
 // awaitPodCompletion waits until the selected pods finish. After the timeout the maintenance continues, even if the remaining pods are unknown: the drain
 // lists them itself.
 func (m *nodeMaintenance) awaitPodCompletion(ctx workflow.Context) error {
-	if m.spec.WaitForPodCompletion == nil {
-		return nil
+	for m.spec.WaitForPodCompletion != nil {
+		m.enter(ctx, awaitCompletion)
+		if edited, err := m.unlessEdited(ctx, m.awaitPods); !edited {
+			return err
+		}
 	}
-	m.enter(ctx, awaitCompletion)
+	return nil
+}
+
+func (m *nodeMaintenance) awaitPods(ctx workflow.Context) error {
 	in := drain.AwaitPodCompletionInput{
 		NodeRef: m.node, NodeUID: m.state.Node.UID, Spec: *m.spec.WaitForPodCompletion, Drain: m.spec.DrainSpec, Cordoned: m.cordons(),
 	}

@@ -25,6 +25,9 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	if err := kit.Locate(ctx, m.hubRetrier(), m.in.Cluster, &m.in.TaskQueue); err != nil {
 		return err
 	}
+	if err := m.followSource(ctx); err != nil {
+		return err
+	}
 	if err := awake.Get(ctx, nil); err != nil {
 		return err
 	}
@@ -46,6 +49,6 @@ func (m *nodeMaintenance) plan(ctx workflow.Context) error {
 	in := node.PlanMaintenanceInput{NodeRef: m.node, Preflight: m.preflight()}
 	var result node.PlanMaintenanceResult
 	err := m.retrier().Run(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, in, &result)
-	m.record.note(result.Warning)
+	m.warn(result.Warning)
 	return err
 }

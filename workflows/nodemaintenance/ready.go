@@ -1,6 +1,8 @@
 package nodemaintenance
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities/node"
@@ -11,23 +13,36 @@ import (
 // work runs the Job, if any, and then waits for the requestors. While the cluster is held no work starts, but a node without work is returned.
 func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	if m.byJob() || !m.in.DoneWhenReady {
-		if err := m.awaitRelease(ctx); err != nil {
+		if err := m.awaitReleaseOfWork(ctx); err != nil {
 			return err
 		}
 	}
 	m.enter(ctx, becomeReady)
+	m.settleDone(true)
+	m.record.publisher.Annotate(maintenancev1.AnnotationReadyTime, workflow.Now(ctx).UTC().Format(time.RFC3339))
 	m.record.stages.Begin(ctx, maintenancev1.StageWorkDone)
 	var err error
 	switch first := m.state.first(); {
 	case m.byJob() && first.State.NeedsNode():
 		err = m.runJob(ctx)
-	case m.in.DoneWhenReady:
+	case m.in.DoneWhenReady && first.State.NeedsNode():
 		m.setRequestor(first, maintenancev1.RequestorDone, "")
 	}
 	if err == nil {
 		err = m.awaitRequestors(ctx)
 	}
 	m.record.stages.End(ctx, maintenancev1.StageWorkDone, err, "")
+	return err
+}
+
+// awaitReleaseOfWork waits until the cluster is not held, or no requestor wants to work on the node.
+func (m *nodeMaintenance) awaitReleaseOfWork(ctx workflow.Context) error {
+	_, err, unwanted := unless(ctx, "until no requestor wants the node", m.awaitReleaseStep, func(ctx workflow.Context) error {
+		return workflow.Await(ctx, func() bool { return !m.state.wanted() })
+	})
+	if unwanted {
+		return nil
+	}
 	return err
 }
 

@@ -1,14 +1,19 @@
 package nodemaintenance_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 
 	"drydock.dev/drydock/activities/node"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/nodemaintenance"
@@ -102,12 +107,50 @@ func TestRecoverAfterTheReturnHasNoEffect(t *testing.T) {
 	workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrHealthGateFailed)
 }
 
-func TestDoneBeforeReadyReturnsTheNode(t *testing.T) {
+// A hold after the drain keeps requestors from the node, but does not keep a node that no requestor wants.
+func TestADrainedNodeThatIsHeldReturnsWhenItsRequestorIsDone(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	w.Blocked["Drain"] = true
-	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeDraining), temporal.SignalDone, nil)
-	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
+	duringDrain(w, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, drydockv1.HoldAll)) })
+	w.EachMinute(func() {
+		require.Equal(t, emergency.ReasonHeld, workflowtest.StatusOf[workflowtest.NodeStatus](w).Wait.Reason)
+	}, w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+	require.Contains(t, w.Called(), "AwaitNodeHealthy")
+}
 
+func TestDoneBeforeTheDrainCancels(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["AwaitPodCompletion"] = true
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeWaitForPodCompletion), temporal.SignalDone, nil)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Contains(t, w.Called(), "ReturnNode")
+	require.NotContains(t, w.Called(), "AwaitNodeHealthy", "nothing was disrupted")
+}
+
+// duringDrain runs an action during the first attempt of the drain, which then succeeds unless it is cancelled.
+func duringDrain(w *workflowtest.World, action func()) {
+	release := make(chan struct{})
+	w.Fail["Drain"] = func(int) error {
+		<-release
+		return nil
+	}
+	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		if info.ActivityType.Name == "Drain" && len(w.InputsOf("Drain")) <= 1 {
+			action()
+			close(release)
+		}
+	})
+}
+
+// A requestor that follows the conditions of the node may see the end of the drain before the workflow does.
+func TestDoneDuringTheDrainTakesEffectWhenTheNodeIsReady(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	duringDrain(w, func() { w.SignalWorkflow(temporal.SignalDone, temporal.SignalRequest{Actor: "driver"}) })
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
+	status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, maintenancev1.NodeCompleted, status.State)
+	require.Contains(t, status.Notes, "done was sent by driver during the drain: it takes effect when the node is ready")
+	require.Contains(t, w.Called(), "AwaitNodeHealthy")
 }

@@ -28,6 +28,7 @@ type nodeRecord struct {
 	attributes *kit.SearchAttributes
 	stages     kit.Stages
 	progress   kit.Progress
+	publisher  kit.Publisher
 }
 
 func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activitykit.NodeRef, in Input) *nodeRecord {
@@ -74,6 +75,7 @@ func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) 
 	r.status.States = append(r.status.States, maintenancev1.StateTime{State: state, At: r.now(ctx)})
 	r.setReady(ctx)
 	r.attributes.Set(temporal.AttributePhase.ValueSet(string(state)))
+	r.publisher.Event(ctx, state == maintenancev1.NodeFailed || state == maintenancev1.NodeGone, maintenancev1.EventConditionChanged, string(state))
 	r.show()
 }
 
@@ -107,6 +109,15 @@ func (r *nodeRecord) note(text string) {
 	}
 }
 
+// warn replaces the note about what would block the drain; empty: nothing would, or the drain itself says it.
+func (m *nodeMaintenance) warn(warning string) {
+	if before := m.state.Warning; before != "" && before != warning {
+		m.state.Status.Notes = slices.DeleteFunc(m.state.Status.Notes, func(note string) bool { return note == before })
+	}
+	m.state.Warning = warning
+	m.record.note(warning)
+}
+
 // lockProgress records the progress of applications that hold locks.
 func (r *nodeRecord) lockProgress(seen []drydockv1.LockProgress) {
 	if len(seen) > 0 {
@@ -131,4 +142,5 @@ func (r *nodeRecord) summary() ranv1.ClusterNodeStatus {
 func (r *nodeRecord) show() {
 	workflow.SetCurrentDetails(r.ctx, nodeDetails(r.node, r.status))
 	r.progress.Changed = true
+	r.publisher.Change()
 }

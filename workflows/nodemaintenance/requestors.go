@@ -14,6 +14,9 @@ type Requestor struct {
 	maintenancev1.RequestorStatus
 	// Failure of its work, also after it has left.
 	Failure *WorkFailure `json:"failure,omitempty"`
+	// Done was sent during the drain, and takes effect when the node is ready. A requestor may follow the conditions of the node, which a drain sets before
+	// it ends.
+	Done *temporal.SignalRequest `json:"done,omitempty"`
 }
 
 // WorkFailure is the failure of a requestor's work.
@@ -61,6 +64,11 @@ func (s *State) requestors(holds func(*Requestor) bool) []*Requestor {
 func (s *State) needed() bool { return slices.ContainsFunc(s.Requestors, needsNode) }
 
 func needsNode(r *Requestor) bool { return r.State.NeedsNode() }
+
+// wanted reports whether a requestor needs the node that has not sent done.
+func (s *State) wanted() bool {
+	return slices.ContainsFunc(s.Requestors, func(r *Requestor) bool { return r.State.NeedsNode() && r.Done == nil })
+}
 
 // failing returns a requestor whose work has failed and who keeps the node; nil: there is none.
 func (s *State) failing() *Requestor {

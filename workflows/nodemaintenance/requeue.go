@@ -1,6 +1,8 @@
 package nodemaintenance
 
 import (
+	"time"
+
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities/locks"
@@ -31,6 +33,16 @@ func (m *nodeMaintenance) requeueForCycle(ctx workflow.Context, cycle error) err
 	err := m.await(ctx, "AwaitRequestsServed", "wait for the maintenances that go first", in.Deadline, temporal.ErrLockTimedOut, m.locks.AwaitRequestsServed, in, nil)
 	m.stopLockClocks(ctx)
 	return err
+}
+
+// requeueForPods releases the slot of a node whose pods may not be evicted, and pauses before the next attempt.
+func (m *nodeMaintenance) requeueForPods(ctx workflow.Context, refused error, pause time.Duration) error {
+	m.record.note("queued again: " + temporal.ErrorMessage(refused))
+	m.stopLockClocks(ctx)
+	if err := m.requeue(ctx); err != nil {
+		return err
+	}
+	return m.pauseAfter(ctx, refused, pause)
 }
 
 // requeueForWindow releases the slot and the locks of a node that was not cordoned before its window closed, as far as the workflow knows. In the next

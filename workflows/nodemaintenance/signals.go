@@ -14,6 +14,7 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalDone, "The requestor has finished its work on the node.", m.handleDone)
 	kit.OnSignal(ctx, temporal.SignalFail, "The requestor's work has failed: hold the node.", m.handleFail)
 	kit.OnSignal(ctx, temporal.SignalRecover, "The work of the requestor continues after a failure.", m.handleRecover)
+	kit.OnSignal(ctx, temporal.SignalObject, "The current request in the NodeMaintenance of the cluster.", m.followObject)
 	kit.OnSignal(ctx, temporal.SignalObserved, "The observation of a waiting activity.", func(o temporal.Observation) { m.observe(ctx, o) })
 	if m.in.Slot == nil {
 		m.slots.Listen(ctx, func() {})
@@ -24,6 +25,7 @@ func (m *nodeMaintenance) listen(ctx workflow.Context) {
 		m.showHold()
 		m.cancelWhenClosed()
 	})
+	workflow.GoNamed(ctx, "publish", m.record.publisher.Run)
 	if m.in.Parent != "" {
 		workflow.GoNamed(ctx, "progress", func(ctx workflow.Context) {
 			m.record.progress.Report(ctx, m.in.Parent, temporal.SignalNodeProgress, m.in.ProgressLimit, func() any { return m.record.summary() })
@@ -48,8 +50,8 @@ func (m *nodeMaintenance) received(signal string, of *Requestor, r temporal.Sign
 	return signal + " was sent for " + of.RequestorID + kit.ActorSuffix(r)
 }
 
-// handleDone records that a requestor has finished. Before the node is ready, the requestor no longer needs it. While the requestor's Job runs, the signal
-// is ignored.
+// handleDone records that a requestor has finished. During the drain this takes effect when the node is ready; before the drain, the requestor no longer
+// needs the node. A requestor whose work is a Job is done when that has ended.
 func (m *nodeMaintenance) handleDone(r temporal.SignalRequest) {
 	switch of := m.senderOf(r, "done"); {
 	case of == nil || m.state.Return.Begun == Yes || !of.State.NeedsNode():
@@ -58,10 +60,42 @@ func (m *nodeMaintenance) handleDone(r temporal.SignalRequest) {
 		m.setRequestor(of, maintenancev1.RequestorDone, kit.ActorSuffix(r))
 		m.record.note(m.received("done", of, r))
 		m.showFailure()
-	case of == m.state.first() && m.state.Status.State == maintenancev1.NodeReady:
-		m.record.note(m.received("done", of, r) + ", but a Job is running: nothing done")
+	case of == m.state.first() && m.byJob() && m.mayBeReady():
+		m.record.note(m.received("done", of, r) + ", but a Job does the work: nothing done")
+	case m.state.Status.State == maintenancev1.NodeDraining:
+		m.record.note(m.received("done", of, r) + " during the drain: it takes effect when the node is ready")
+		m.keepDone(of, r)
 	default:
 		m.leave("done", of, r)
+		m.cancelUnneeded()
+	}
+}
+
+// mayBeReady reports whether the conditions of the node may show that it is ready: a drain sets them before it ends.
+func (m *nodeMaintenance) mayBeReady() bool {
+	return m.state.Status.State == maintenancev1.NodeDraining || m.state.Status.State == maintenancev1.NodeReady
+}
+
+// keepDone keeps a done that came during the drain until the node is ready.
+func (m *nodeMaintenance) keepDone(of *Requestor, r temporal.SignalRequest) {
+	of.Done = &r
+	if m.unwanted() {
+		m.edits++ // ends the drain
+	}
+}
+
+// settleDone lets the done of requestors that came during the drain take effect. Requestors have not worked on a node that was not drained, nor on one
+// whose work is a Job that has not run: they leave.
+func (m *nodeMaintenance) settleDone(drained bool) {
+	for _, of := range m.state.requestors(needsNode) {
+		r := of.Done
+		switch of.Done = nil; {
+		case r == nil:
+		case drained && !(of == m.state.first() && m.byJob()):
+			m.setRequestor(of, maintenancev1.RequestorDone, kit.ActorSuffix(*r))
+		default:
+			m.leave("done", of, *r)
+		}
 	}
 }
 
@@ -103,6 +137,7 @@ func (m *nodeMaintenance) cancelFor(r temporal.SignalRequest) {
 		m.record.note(m.received("cancel", of, r) + ", but " + of.RequestorID + " no longer needs the node: nothing done")
 	default:
 		m.leave("cancel", of, r)
+		m.cancelUnneeded()
 	}
 }
 
@@ -114,9 +149,10 @@ func (m *nodeMaintenance) cancelForAll(r temporal.SignalRequest) {
 		}
 	}
 	m.leave("cancel", m.state.first(), r)
+	m.cancelUnneeded()
 }
 
-// leave removes a requestor after a signal. If no other requestor needs the node, the work is cancelled; otherwise only the Job of that requestor ends.
+// leave removes a requestor after a signal, and ends its Job.
 func (m *nodeMaintenance) leave(signal string, of *Requestor, r temporal.SignalRequest) {
 	if of == m.state.first() && m.state.Return.CancelledBy == nil {
 		m.state.Return.CancelledBy = &r
@@ -130,7 +166,6 @@ func (m *nodeMaintenance) leave(signal string, of *Requestor, r temporal.SignalR
 	if m.state.needed() && m.state.Return.Begun == No {
 		m.record.note(m.received(signal, of, r) + ": the node is kept for " + names(m.state.requestors(needsNode)))
 	}
-	m.cancelUnneeded()
 }
 
 // cancelUnneeded cancels the work if no requestor needs the node. A node on which a requestor has worked is checked first.

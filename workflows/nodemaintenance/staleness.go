@@ -52,11 +52,12 @@ func (m *nodeMaintenance) recordReadiness(ctx workflow.Context, since time.Time,
 
 // collects reports whether the stale maintenance must end.
 func (m *nodeMaintenance) collects() bool {
-	return m.state.Readiness.Collect && m.state.failing() == nil && m.state.needed()
+	return m.state.Readiness.Collect && !m.state.Object.KeepStale && m.state.failing() == nil && m.state.needed()
 }
 
 // collect ends a stale maintenance.
 func (m *nodeMaintenance) collect() {
 	reason := fmt.Sprintf("collected, as garbageCollect requires: the node was ready for more than %d s (maxNodeMaintenanceTimeSeconds)", m.state.Readiness.LimitSeconds)
+	m.record.publisher.State.Delete = true
 	m.cancelForAll(temporal.SignalRequest{Reason: reason})
 }

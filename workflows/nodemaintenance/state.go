@@ -10,6 +10,7 @@ import (
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/gates"
+	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/slots"
 )
 
@@ -23,11 +24,15 @@ type State struct {
 	// Drain is the input of the drain; nil: it has not started. Every attempt continues with the progress of the earlier ones.
 	Drain *drain.Input `json:"drain,omitempty"`
 	Job   JobState     `json:"job,omitempty"`
+	// Warning is the note about what would block the drain; empty: none.
+	Warning string `json:"warning,omitempty"`
 	// Requestors of the node. The first one requested the maintenance.
 	Requestors []*Requestor `json:"requestors"`
 	// Readiness is the observation of the ready node: ready for too long, or uncordoned.
 	Readiness node.Readiness `json:"readiness,omitzero"`
 	Return    Return         `json:"return,omitzero"`
+	// Object is the last request of the NodeMaintenance in the cluster, if it started the maintenance.
+	Object ObjectRequest `json:"object,omitzero"`
 	// Announced counts the states that were announced as Events on the node.
 	Announced int32 `json:"announced,omitempty"`
 
@@ -35,6 +40,8 @@ type State struct {
 	Held    emergency.State      `json:"held,omitzero"`
 	Windows gates.CarriedWindows `json:"windows,omitzero"`
 	Slots   slots.ClientState    `json:"slots,omitzero"`
+	// Publisher is what remains to be written to the object.
+	Publisher kit.PublisherState `json:"publisher,omitzero"`
 }
 
 // Fact says whether an effect exists in the cluster. After a lost reply it may exist, and cleanup treats it like one that exists.
@@ -165,6 +172,10 @@ func newState(in Input) *State {
 		s.Locks.Clock, s.Locks.Cluster.Clock, s.Status.LockTimeLeft = lockClockOf(left.NodeSeconds), lockClockOf(left.ClusterSeconds), left
 	}
 	spec := in.Object.Spec
+	if in.Source != nil {
+		s.Object = ObjectRequestOf(&in.Object)
+		s.Object.UID = in.Source.UID
+	}
 	for _, id := range append([]string{spec.RequestorID}, spec.AdditionalRequestors...) {
 		s.Requestors = append(s.Requestors, &Requestor{RequestorStatus: maintenancev1.RequestorStatus{RequestorID: id, State: maintenancev1.RequestorActive}})
 	}

@@ -57,7 +57,7 @@ func transitions() map[transition]change {
 		becomeReady:     {from(cordoned, waiting, draining), ready},
 		fail:            {from(ready), failed},
 		recoverWork:     {from(failed), ready},
-		checkNode:       {from(ready, failed), checks},
+		checkNode:       {from(draining, ready, failed), checks},
 		cleanUp:         {from(pending, scheduled, cordoned, waiting, draining, ready, failed, checks), cleaning},
 		complete:        {from(cleaning), maintenancev1.NodeCompleted},
 		endFailed:       {from(cleaning), maintenancev1.NodeFailed},

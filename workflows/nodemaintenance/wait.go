@@ -30,7 +30,7 @@ const (
 	gateWindow     gate = "window"     // until a maintenance window opens
 	gateSlot       gate = "slot"       // until the scheduler grants a slot
 	gateRelease    gate = "release"    // until the emergency stop and windows let the next step start
-	gateRefused    gate = "refused"    // before the locks are requested again after a refusal
+	gateRefused    gate = "refused"    // before the next attempt after a refusal
 	gateRequestors gate = "requestors" // until no requestor needs the node
 )
 
@@ -39,10 +39,10 @@ type waits struct {
 	// retry is the wait of the activity that has been retried for longest. observed is the last observation of the activity in progress.
 	retry, observed *drydockv1.Wait
 	gate            gate
-	// window is the closed window. release is the wait of the next step. slot is why no slot is granted. refused is why locks refused the cordon.
+	// window is the closed window. release is the wait of the next step. slot is why no slot is granted. refused is why locks or pods refused the last attempt.
 	window        *drydockv1.Hold
 	release, slot *drydockv1.Wait
-	refused       string
+	refused       error
 }
 
 // wait returns the wait that a maintenance shows; nil: it does not wait. A failing activity, which may need a person, comes before an observation, and that
@@ -64,7 +64,7 @@ func (s *State) wait(w waits, now metav1.Time) *drydockv1.Wait {
 	case gateRelease:
 		return w.release.DeepCopy()
 	case gateRefused:
-		return &drydockv1.Wait{Reason: temporal.ErrLockRefused, Message: w.refused, Since: now}
+		return &drydockv1.Wait{Reason: temporal.ErrorType(w.refused), Message: temporal.ErrorMessage(w.refused), Blockers: temporal.Blockers(w.refused), Since: now}
 	case gateRequestors:
 		return s.requestorWait(now)
 	}

@@ -47,7 +47,7 @@ func TestAMaintenanceShowsItsMostImportantWait(t *testing.T) {
 		{"a node that can be shared", State{}, waits{gate: gateSlot, slot: waitsFor(string(scheduling.NodeBusy))}, string(scheduling.NodeBusy), "drydock node join"},
 		{"no reply of the scheduler", State{}, waits{gate: gateSlot}, "", ""},
 		{"a hold", State{}, waits{gate: gateRelease, release: waitsFor(emergency.ReasonHeld)}, emergency.ReasonHeld, "m"},
-		{"a refusal by locks", State{}, waits{gate: gateRefused, refused: "ceph"}, temporal.ErrLockRefused, "ceph"},
+		{"a refusal by locks", State{}, waits{gate: gateRefused, refused: temporal.Error(temporal.ErrLockRefused, "ceph", nil)}, temporal.ErrLockRefused, "ceph"},
 		{"requestors", requestors(atWork), waits{gate: gateRequestors}, ReasonAwaitingRequestor, "ops"},
 		{"stale requestors", stale, waits{gate: gateRequestors}, ReasonStale, "60 s (maxNodeMaintenanceTimeSeconds)"},
 		{"requestors of an uncordoned node", uncordoned, waits{gate: gateRequestors}, ReasonAwaitingRequestor, "no longer cordoned"},

@@ -9,6 +9,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/portals"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/temporal"
@@ -59,6 +60,7 @@ type statusPortal struct {
 	kit.Background
 
 	portals *portals.Activities
+	objects *objects.Activities
 }
 
 func newStatusPortal(ctx workflow.Context, in Input) *statusPortal {
@@ -78,6 +80,7 @@ func (s *statusPortal) run(ctx workflow.Context) (portal.View, error) {
 	s.Stop = stop
 	s.Go(working, "claim", s.claim)
 	s.Go(working, "claim again", s.claimAgain)
+	s.Go(working, "publish", s.publish)
 	if !s.searched {
 		s.Go(working, "request announcements", s.requestAnnouncements)
 	}
@@ -148,6 +151,9 @@ func (s *statusPortal) listen(ctx workflow.Context) error {
 	kit.OnSignal(ctx, temporal.SignalAnnouncement, "Show the openings of a window.", func(a portal.Announcement) {
 		s.change(func(now time.Time) { p.Receive(a, now) })
 	})
+	kit.OnSignal(ctx, temporal.SignalObject, "Check whether objects on the hub still exist.", func(of portal.ObjectName) {
+		s.change(func(time.Time) { p.Recheck(of) })
+	})
 	kit.OnSignal(ctx, temporal.SignalMoved, "Remove components or maintenances that another portal shows now.", func(m portal.Move) {
 		s.change(func(now time.Time) { p.RemoveMoved(m, now) })
 	})
@@ -161,6 +167,8 @@ func (s *statusPortal) listen(ctx workflow.Context) error {
 			workflow.QueryHandlerOptions{Description: "What the status page shows."}),
 		onRequest(ctx, s, temporal.UpdateApply, "Add or change components and maintenances.",
 			func(r portal.ApplyRequest, _ time.Time) error { return p.CheckApply(r) }, s.apply),
+		onRequest(ctx, s, temporal.UpdateDeclare, "Show an object on the hub, or withdraw it.",
+			func(r portal.ObjectRequest, _ time.Time) error { return p.CheckDeclare(r) }, s.declare),
 		onRequest(ctx, s, temporal.UpdateDelete, "Delete components and maintenances, or all.",
 			func(r portal.DeleteRequest, _ time.Time) error { return p.CheckDelete(r) }, p.Delete),
 		onRequest(ctx, s, temporal.UpdateCancelMaintenance, "Cancel a maintenance; one in progress ends now.", p.CheckCancel, p.Cancel),

@@ -112,7 +112,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, groupEnd int) rollout.End 
 	}
 	g.startedBatch = nil
 	g.record.notStarted(ctx, b.pending, b.timedOut)
-	g.record.batchEnded(b.last, decision.Reason)
+	g.record.batchEnded(ctx, b.last, decision.Reason)
 	return b.end(ctx)
 }
 

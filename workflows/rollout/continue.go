@@ -25,6 +25,8 @@ type PreviousRun struct {
 	NotBound map[int][]int `json:"notBound,omitempty"`
 	// Phase is the phase in which the next run resumes.
 	Phase Phase `json:"phase"`
+	// Enabled: the rollout was enabled before it had a valid plan.
+	Enabled bool `json:"enabled,omitempty"`
 	// Used is the used part of the timeout of the rollout.
 	Used time.Duration `json:"used"`
 	// NextBatch counts from 0.
@@ -47,6 +49,9 @@ type PreviousRun struct {
 	SlowestCluster time.Duration `json:"slowestCluster,omitempty"`
 	// Starters are the people who started, edited or enabled the rollout.
 	Starters []string `json:"starters,omitempty"`
+	// Object is the last request of the object that requests the rollout, and Publisher what is still to be shown on it.
+	Object    ObjectRequest      `json:"object,omitzero"`
+	Publisher kit.PublisherState `json:"publisher,omitzero"`
 	// Pause is the current pause.
 	Pause *drydockv1.Wait `json:"pause,omitempty"`
 }
@@ -64,11 +69,13 @@ type StartedBatch struct {
 func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) {
 	g.remediator.Settle(ctx)
 	// Wait for handlers last: an update may arrive during any other wait.
+	g.record.publisher.Pause(ctx)
 	_ = workflow.Await(ctx, func() bool { return !g.completions.running && workflow.AllHandlersFinished(ctx) })
 	kit.HandlePendingSignals(ctx)
 	if ctx.Err() != nil {
 		return rollout.EndCancelled, nil
 	}
+	g.record.publisher.Stop()
 	g.record.log.Info("Rollout continues as new", "phase", g.phase, "batch", g.nextBatch+1)
 	in := g.in
 	in.PreviousRun = g.stateForNextRun(workflow.Now(ctx))
@@ -79,6 +86,10 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 func (g *groupUpgrade) restore(p *PreviousRun) {
 	g.status, g.taskQueues = rollout.Expand(p.Status), p.TaskQueues
 	g.notBound = rollout.ExpandNotBound(p.NotBound, rollout.NamesOf(p.Status.Clusters))
+	g.object = p.Object
+	if p.Phase == phasePlan {
+		g.enabled = p.Enabled
+	}
 	g.phase, g.nextBatch, g.startedBatch = p.Phase, p.NextBatch, p.StartedBatch
 	g.clock.used, g.slowest = p.Used, p.SlowestCluster
 	g.gate.healthy = p.HealthyClusters
@@ -103,6 +114,7 @@ func (g *groupUpgrade) stateForNextRun(now time.Time) *PreviousRun {
 		Phase: g.phase, NextBatch: g.nextBatch, StartedBatch: g.startedBatch,
 		Used: g.clock.elapsed(now), SlowestCluster: g.slowest,
 		HealthyClusters: healthy, GateOpened: g.gate.state == gateOpen,
+		Enabled: g.enabled, Object: g.object, Publisher: g.record.publisher.State,
 		Completed: g.completions.due, Prepared: g.remediator.Prepared(), Starters: g.starters, Pause: g.record.waits.Pause,
 		Held: g.holds.State, Windows: g.holds.Windows.Carry(),
 	}

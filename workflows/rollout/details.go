@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/workflows/kit"
 )
 
@@ -25,15 +26,13 @@ func groupDetails(s *ranv1.ClusterGroupUpgradeStatus) string {
 	if run.Deadline != nil {
 		d.Row("rollout times out", run.Deadline.UTC().Format(kit.TimeFormat))
 	}
-	if e := run.Estimate; e != nil {
-		d.Row("ends about", fmt.Sprintf("%s (%s to %s)", e.End.UTC().Format(kit.TimeFormat), e.Earliest.UTC().Format(kit.TimeFormat), e.Latest.UTC().Format(kit.TimeFormat)))
-	}
 	d.Held(s.Held)
 	for _, note := range s.Notes {
 		d.Row("note", note)
 	}
-	if s.Wait != nil {
-		d.Row("**waiting**", s.Wait.Reason+": "+s.Wait.Message)
+	if wait := rollout.DeepestWait(s); wait != nil {
+		d.Row("**waiting**", wait.Reason+": "+wait.Message)
+		d.Until(wait)
 	}
 	d.WriteString("\n")
 	headed := false

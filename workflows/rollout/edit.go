@@ -84,14 +84,20 @@ func (g *groupUpgrade) waitText() string {
 
 // mayEdit rejects an edit that is not possible now.
 func (g *groupUpgrade) mayEdit(request rollout.EditRequest) error {
-	if g.status.Status.CompletedAt != nil {
+	switch {
+	case g.status.Status.CompletedAt != nil:
 		return kit.InvalidSpec(errors.New("the rollout has ended: start it again"))
+	case g.in.Source != nil:
+		return kit.InvalidSpec(fmt.Errorf("the rollout follows the %s of the hub: edit that (kubectl edit, or apply)", g.in.Source))
 	}
 	return kit.InvalidSpec(g.checkDuties(&request.Spec, append(g.starters, request.Actor)))
 }
 
-// isEnabled reports whether the rollout is enabled. Its plan is frozen, or will be once it is made.
-func (g *groupUpgrade) isEnabled() bool { return g.phase != phasePlan || g.enabled }
+// isEnabled reports whether the rollout is enabled. Its plan is frozen, or will be once it is made. The rollout of an object may be edited until it has
+// a valid plan.
+func (g *groupUpgrade) isEnabled() bool {
+	return g.phase != phasePlan || g.enabled && g.in.Source == nil
+}
 
 // setSpec replaces the spec.
 func (g *groupUpgrade) setSpec(spec ranv1.ClusterGroupUpgradeSpec) {

@@ -245,11 +245,14 @@ func TestABlockedRolloutNamesItsBlockersAndUsesNoTime(t *testing.T) {
 
 func TestARolloutStartsAfterItsBlockersSucceeded(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: blockedRollout()})
+	object := blockedRollout()
+	object.Annotations = map[string]string{ranv1.AnnotationBlockingMode: ranv1.BlockingPartial}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Equal(t, []string{"+c1", "-c1"}, clusters.Events)
 	input := w.Inputs["AwaitBlockers"][0].(ranv1.ClusterGroupUpgrade)
 	require.Equal(t, "june", input.Name, "the activity detects cycles through it")
+	require.Equal(t, object.Annotations, input.Annotations, "they say whether a blocker must have succeeded")
 	require.Equal(t, blockedRollout().Spec.BlockingCRs, input.Spec.BlockingCRs)
 }
 

@@ -13,8 +13,12 @@ import (
 )
 
 // planRollout makes the plan, waits until the rollout is enabled, and makes the plan again before it freezes it. With an invalid plan, a rollout that
-// was enabled from the start ends, and any other waits for an edit. A retry loads its plan.
+// was enabled from the start ends, and any other waits for an edit. The rollout of an object waits in any case, until the hub has what the plan lacks.
+// A retry loads its plan.
 func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
+	if end, err := g.followSource(ctx); end != "" || err != nil {
+		return end, err
+	}
 	if g.in.Retry != nil {
 		return g.loadSaved(ctx)
 	}
@@ -29,18 +33,26 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 		switch {
 		case ctx.Err() != nil:
 			return rollout.EndCancelled, nil
-		case err != nil:
+		case err != nil && g.in.Source == nil:
 			return "", err
+		case err != nil:
+			g.record.notPlanned(ctx, err)
 		case outdated():
 			continue
-		case !valid && enabledAtStart:
+		case !valid && enabledAtStart && g.in.Source == nil:
 			return rollout.EndFinished, nil
 		case g.enabled && valid:
 			return g.endIfAllFailed(), nil
 		}
-		g.enabled = false
-		g.record.notEnabled(ctx, valid)
-		if workflow.Await(ctx, func() bool { return g.enabled || g.edits != edits }) != nil {
+		g.enabled = g.enabled && g.in.Source != nil
+		if err == nil {
+			g.record.notStarting(ctx, g.enabled, valid)
+		}
+		if g.in.Source != nil && len(g.activeParts) == 0 && kit.ShouldContinueAsNew(ctx, g.signals) { // the hub may change for weeks
+			return endContinueAsNew, nil
+		}
+		enabled = g.enabled
+		if g.awaitReplan(ctx, func() bool { return g.enabled != enabled || g.edits != edits }) != nil {
 			return rollout.EndCancelled, nil
 		}
 	}
@@ -57,8 +69,9 @@ func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid b
 	if plan.Spec != nil && g.edits == edits { // an edit during the activity has its defaults already
 		g.setSpec(*plan.Spec)
 	}
-	g.defaulted = true
+	g.defaulted, g.planDigest = true, plan.Digest
 	g.taskQueues, g.status.ManagedPoliciesNs = plan.TaskQueues, plan.PolicyNamespaces
+	plan.Plan.PolicyNamespaces, g.status.ManagedPoliciesContent = plan.PolicyNamespaces, plan.PolicyContent
 	g.notBound = rollout.ExpandNotBound(plan.NotBound, slices.Concat(plan.RemediationPlan...))
 	g.record.planned(ctx, plan.Plan)
 	g.applyPreparations(plan)

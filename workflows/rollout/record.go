@@ -1,6 +1,8 @@
 package rollout
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -30,10 +32,14 @@ type groupRecord struct {
 	retries kit.Retries
 	// index is the position of a cluster in the status.
 	index map[string]int
+	// lastProblems are those of the last plan.
+	lastProblems string
 	// failures is the number of started clusters that failed.
 	failures int
 	// muted: show does nothing, until a change of many clusters is complete.
 	muted bool
+	// publisher shows the status on the object from which the rollout was started.
+	publisher kit.Publisher
 	// completed is called with clusters that are complete.
 	completed func(clusters ...string)
 }
@@ -80,7 +86,7 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	}
 	s.ComputedMaxConcurrency = plan.ComputedMaxConcurrency
 	s.RemediationPlan = plan.RemediationPlan
-	s.ManagedPoliciesForUpgrade = plan.ManagedPoliciesForUpgrade
+	s.ManagedPoliciesForUpgrade = plan.ManagedPolicies()
 	s.ManagedPoliciesCompliantBeforeUpgrade = plan.ManagedPoliciesCompliantBeforeUpgrade
 	s.ComputedMaxFailures = plan.ComputedMaxFailures
 	var clusters []ranv1.ClusterStatus
@@ -97,6 +103,10 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 		clusters = append(clusters, ranv1.ClusterStatus{Name: skipped.Cluster, State: ranv1.ClusterSkipped, Reason: skipped.Reason, Message: skipped.Message})
 	}
 	r.setClusters(clusters)
+	if problems := r.problems(); problems != "" && problems != r.lastProblems {
+		r.publisher.Event(ctx, true, ranv1.EventValidationFailure, problems)
+	}
+	r.lastProblems = r.problems()
 	r.log.Info("Rollout planned", "valid", r.valid(), "batches", len(plan.RemediationPlan), "clusters", len(clusters), "skipped", len(plan.Skipped), "message", r.problems())
 	r.show()
 }
@@ -129,6 +139,7 @@ func (r *groupRecord) started(ctx workflow.Context) {
 	r.waits.Before = nil
 	r.status.Status.StartedAt = r.now(ctx)
 	r.phase(ranv1.ReasonInProgress)
+	r.publisher.Event(ctx, false, ranv1.EventStarted, fmt.Sprintf("ClusterGroupUpgrade remediation started: %d clusters in %d batches", len(slices.Concat(r.status.RemediationPlan...)), len(r.status.RemediationPlan)))
 	r.show()
 }
 
@@ -157,12 +168,22 @@ func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 	r.status.Status.CurrentBatch = number
 	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeBatch.ValueSet(int64(number)))
 	r.log.Info("Batch is in progress", "batch", number, "batches", len(r.status.RemediationPlan))
+	r.publisher.Event(ctx, false, ranv1.EventStarted, fmt.Sprintf("Batch %d of %d started", number, len(r.status.RemediationPlan)))
 	r.show()
 }
 
 // batchEnded logs the end of a batch and why it started no more clusters. In a rolling rollout, number is the last batch.
-func (r *groupRecord) batchEnded(number int32, reason rollout.BatchReason) {
+func (r *groupRecord) batchEnded(ctx workflow.Context, number int32, reason rollout.BatchReason) {
 	r.log.Info("Batch ended", "batch", number, "batches", len(r.status.RemediationPlan), "reason", reason, "failedClusters", r.failures)
+	if reason == rollout.BatchTimedOut {
+		r.publisher.Event(ctx, true, ranv1.EventTimedOut, fmt.Sprintf("Batch %d of %d timed out", number, len(r.status.RemediationPlan)))
+		return
+	}
+	message := fmt.Sprintf("Batch %d of %d ended", number, len(r.status.RemediationPlan))
+	if r.failures > 0 {
+		message += fmt.Sprintf("; %d clusters have failed so far", r.failures)
+	}
+	r.publisher.Event(ctx, r.failures > 0, ranv1.EventSuccess, message)
 }
 
 // setDeadlines records when the batch and the rollout time out; nil: the clock is paused. A batch whose active clusters all soak has no deadline.
@@ -209,8 +230,20 @@ func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	}
 	r.condition(ctx, ranv1.ConditionSucceeded, result.Succeeded, result.Reason, result.Message)
 	r.phase(result.Reason)
+	r.publisher.Event(ctx, result.Succeeded != metav1.ConditionTrue, eventOf(result), result.Message)
 	r.log.Info("Rollout ended", "succeeded", result.Succeeded, "reason", result.Reason, "message", result.Message)
 	r.show()
+}
+
+// eventOf returns the reason of the Event for a result.
+func eventOf(result rollout.Result) string {
+	switch {
+	case result.Succeeded == metav1.ConditionTrue:
+		return ranv1.EventSuccess
+	case result.Reason == ranv1.ReasonTimedOut:
+		return ranv1.EventTimedOut
+	}
+	return ranv1.EventFailed
 }
 
 // progressingReason is the reason of Progressing=False for a reason of Succeeded. A rollout with failed clusters is completed, too.
@@ -245,4 +278,5 @@ func (r *groupRecord) show() {
 	r.showWait()
 	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx)) // it depends on the current wait
 	workflow.SetCurrentDetails(r.ctx, groupDetails(s))
+	r.publisher.Change()
 }

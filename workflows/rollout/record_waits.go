@@ -32,6 +32,23 @@ func (r *groupRecord) showWait() {
 	r.reason.Replace(wait)
 }
 
+// notPlanned records why the rollout could not be planned.
+func (r *groupRecord) notPlanned(ctx workflow.Context, err error) {
+	failure := kit.FailureOf(err)
+	r.condition(ctx, ranv1.ConditionValidated, metav1.ConditionFalse, failure.Reason, failure.Message)
+	r.notStartedYet(ctx, "the rollout cannot be planned: "+failure.Message, &drydockv1.Wait{Reason: failure.Reason, Message: failure.Message, Since: *r.now(ctx)})
+}
+
+// notStarting records why a planned rollout does not start.
+func (r *groupRecord) notStarting(ctx workflow.Context, enabled, valid bool) {
+	if !enabled {
+		r.notEnabled(ctx, valid)
+		return
+	}
+	reason := ranv1.ReasonInvalidPlan
+	r.notStartedYet(ctx, "the plan has errors: "+r.problems(), &drydockv1.Wait{Reason: reason, Message: "waiting for a valid plan: " + r.problems(), Since: *r.now(ctx)})
+}
+
 // notEnabled records that the rollout is planned, and waits for enable.
 func (r *groupRecord) notEnabled(ctx workflow.Context, valid bool) {
 	message := "Not enabled"

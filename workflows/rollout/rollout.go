@@ -8,6 +8,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
@@ -25,6 +26,8 @@ type Input struct {
 	StartedBy string `json:"startedBy,omitempty"`
 	// Retry retries the failed clusters of the last rollout of that name with its saved spec and plan. A retry reads only the name of Object.
 	Retry *rollout.RetryRequest `json:"retry,omitempty"`
+	// Source is the object on the hub that requests the rollout and shows its status; nil: there is none.
+	Source *temporal.Object `json:"source,omitempty"`
 	// PreviousRun is the state that the previous run passed to this one by continue-as-new; nil in the first run.
 	PreviousRun *PreviousRun `json:"previousRun,omitempty"`
 }
@@ -89,15 +92,20 @@ type groupUpgrade struct {
 	// cancel stops the rollout. cancelledBy is the request to cancel; nil: there was none.
 	cancel      workflow.CancelFunc
 	cancelledBy *temporal.SignalRequest
+	// object is the last request of the object; planDigest identifies its last plan.
+	object     ObjectRequest
+	planDigest string
 	// signals counts the signals of this run. Too many of them are a reason to continue as new.
 	signals int
 
-	hub *rollouts.Activities
+	hub     *rollouts.Activities
+	objects *objects.Activities
 }
 
 func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {
 	g := &groupUpgrade{in: in, spec: in.Object.Spec, healthChecks: workflow.NewSemaphore(ctx, maxHealthChecks)}
 	g.enabled = g.spec.Enable == nil || *g.spec.Enable
+	g.object.Generation = in.Object.Generation
 	var prepared *policy.PreparedItems
 	if previous := in.PreviousRun; previous != nil {
 		g.restore(previous)
@@ -110,6 +118,11 @@ func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {
 	g.record = newGroupRecord(ctx, &g.status, in.Object.Namespace+"/"+in.Object.Name, rollout.RemediationOf(&in.Object))
 	g.record.completed, g.record.soak = g.completions.add, g.soak()
 	g.completions.reportRetry = g.record.retries.Add()
+	g.record.publisher = kit.Publisher{Object: in.Source, ByQuery: true, Current: func() any { return g.objectStatus() }, Retrier: g.retrier()}
+	if previous := in.PreviousRun; previous != nil {
+		g.record.publisher.State = previous.Publisher
+		g.record.publisher.Open()
+	}
 	if previous := in.PreviousRun; previous != nil && previous.Pause != nil {
 		g.record.waits.Pause = previous.Pause
 		g.record.show()
@@ -123,11 +136,15 @@ func (g *groupUpgrade) registerQueries(ctx workflow.Context) error {
 			workflow.QueryHandlerOptions{Description: "Why no new work starts on the named clusters."}),
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, g.queryStatus,
 			workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor, inPlanOrder}."}),
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryObjectStatus,
+			func() (ranv1.ClusterGroupUpgradeStatus, error) { return g.objectStatus(), nil },
+			workflow.QueryHandlerOptions{Description: "The status that the ClusterGroupUpgrade on the hub shows."}),
 	)
 }
 
 func (g *groupUpgrade) queryStatus(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 	status, err := rollout.Page(g.status, rollout.Part(request))
+	status.Wait = rollout.DeepestWait(&g.status)
 	return g.withHolds(status), err
 }
 
@@ -141,6 +158,7 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	g.cancel = cancel
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	g.registerSignals(listening)
+	workflow.GoNamed(listening, "publish", g.record.publisher.Run)
 	g.holds.Subscribe(work, "")
 	g.runAfterCompletion(listening)
 
@@ -151,6 +169,7 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	g.finishAfterCompletion(work, listening)
 	g.holds.Unsubscribe(listening)
 	status, err := g.finishAs(listening, end, err)
+	g.record.publisher.Finish(listening)
 	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // answer every update
 	return status, err
 }

@@ -11,12 +11,9 @@ import (
 // registerSignals registers the handlers of signals from people, clusters and activities.
 func (g *groupUpgrade) registerSignals(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalCancel, "Stop the rollout, end its remediation and return its nodes.", func(r temporal.SignalRequest) {
-		if g.cancelledBy == nil {
-			g.cancelledBy = &r
-		}
-		g.cancel()
-		g.record.cancelling(*g.cancelledBy)
+		g.cancelFor(r)
 	})
+	kit.OnSignal(ctx, temporal.SignalObject, "The current request in the ClusterGroupUpgrade of the hub.", func(r ObjectRequest) { g.followObject(ctx, r) })
 	kit.OnSignal(ctx, temporal.SignalEnable, "Start a planned rollout.", func(r temporal.SignalRequest) {
 		if !g.isEnabled() {
 			g.enabled, g.starters = true, append(g.starters, r.Actor)

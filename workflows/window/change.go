@@ -1,6 +1,7 @@
 package window
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"time"
@@ -35,6 +36,7 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 		w.messages++
 		w.cancel(ctx, windows.Request{Actor: r.Actor, Reason: r.Reason})
 	})
+	kit.OnSignal(ctx, temporal.SignalObject, "A MaintenanceWindow on the hub defines, changes or cancels the window.", w.receive)
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (windows.Status, error) { return w.status(ctx), nil },
 			workflow.QueryHandlerOptions{Description: "Status, upcoming openings and events of the window."}),
@@ -47,7 +49,7 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, w.define, workflow.UpdateHandlerOptions{
 			Description: "Change the window. A current opening keeps its end.",
 			Validator: func(r windows.DefineRequest) error {
-				return kit.InvalidSpec(errors.Join(w.checkName(r), w.state.CheckEdit(r)))
+				return kit.InvalidSpec(errors.Join(w.checkName(r), cmp.Or(w.checkSource(), w.state.CheckEdit(r))))
 			},
 		}),
 		onRequest(ctx, w, temporal.UpdateExtend, "Move the end of the current or next opening.", (*windows.State).CheckExtend, (*windows.State).Extend),
@@ -70,9 +72,14 @@ func onRequest[R any](ctx workflow.Context, w *maintenanceWindow, name, descript
 				return windows.Status{}, kit.InvalidSpec(err)
 			}
 			w.messages++
-			w.recordEvent(ctx, apply(&w.state, r, now))
+			event := apply(&w.state, r, now)
+			if event.Kind != "" { // it changed the window
+				w.recordEvent(ctx, event)
+			}
 			w.advance(ctx)
-			return w.status(ctx), nil
+			status := w.status(ctx)
+			status.Answer = event.Message
+			return status, nil
 		},
 		workflow.UpdateHandlerOptions{
 			Description: description,
@@ -87,7 +94,7 @@ func onRequest[R any](ctx workflow.Context, w *maintenanceWindow, name, descript
 func (w *maintenanceWindow) cancel(ctx workflow.Context, request windows.Request) {
 	w.advance(ctx)
 	all := windows.CancelRequest{Request: request, All: true}
-	if now := workflow.Now(ctx); w.state.CheckCancel(all, now) == nil {
+	if now := workflow.Now(ctx); !w.state.Cancelled && w.state.CheckCancel(all, now) == nil {
 		w.recordEvent(ctx, w.state.Cancel(all, now))
 	}
 }
@@ -100,7 +107,7 @@ func (w *maintenanceWindow) checkName(r windows.DefineRequest) error {
 }
 
 func (w *maintenanceWindow) checkDefine(ctx workflow.Context, r windows.DefineRequest) error {
-	return errors.Join(w.checkName(r), w.state.CheckDefine(r, workflow.Now(ctx)))
+	return errors.Join(w.checkName(r), cmp.Or(w.checkSource(), w.state.CheckDefine(r, workflow.Now(ctx))))
 }
 
 // define defines or changes the window once its calendar has been read. If the calendar is unreadable, the window does not change.

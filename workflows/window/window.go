@@ -26,6 +26,10 @@ type Carried struct {
 	Number      int64            `json:"number"`
 	Subscribers []kit.Subscriber `json:"subscribers,omitempty"`
 	Shown       shownOn          `json:"shown,omitzero"`
+	// Source is the object that defines the window; nil: updates did.
+	Source *source `json:"source,omitempty"`
+	// Requests of objects that are not handled yet.
+	Requests []ObjectRequest `json:"requests,omitempty"`
 }
 
 // MaintenanceWindow opens and closes a maintenance window by its calendar and by updates. It notifies subscribed workflows, the status portal and the
@@ -38,6 +42,10 @@ func MaintenanceWindow(ctx workflow.Context, in Input) error {
 	}
 	kit.OnCancellation(ctx, listening, func() { w.cancel(listening, windows.Request{}) })
 	workflow.GoNamed(listening, "announce", w.keepAnnouncing)
+	w.publishingCtx, w.publishing.Stop = workflow.WithCancel(listening)
+	if w.source != nil {
+		w.publishTo(listening)
+	}
 	return w.run(listening)
 }
 
@@ -64,6 +72,15 @@ type maintenanceWindow struct {
 	attributes *kit.SearchAttributes
 	phase      windows.Phase
 
+	// source is the object that defines the window; nil: updates did. publisher writes its status. requests of objects are not handled yet.
+	source    *source
+	publisher *kit.Publisher
+	requests  []ObjectRequest
+	// publishing runs the writes to the object. releasing: the last one is in progress.
+	publishing    kit.Background
+	publishingCtx workflow.Context
+	releasing     bool
+
 	calendars *windowsactivities.Activities
 }
 
@@ -76,6 +93,7 @@ func newMaintenanceWindow(ctx workflow.Context, in Input) *maintenanceWindow {
 	}
 	if c := in.Carried; c != nil {
 		w.state, w.trouble, w.number, w.Workflows, w.shown = c.State, c.Trouble, c.Number, c.Subscribers, c.Shown
+		w.source, w.requests = c.Source, c.Requests
 	}
 	return w
 }
@@ -84,10 +102,12 @@ func newMaintenanceWindow(ctx workflow.Context, in Input) *maintenanceWindow {
 func (w *maintenanceWindow) run(ctx workflow.Context) error {
 	for {
 		w.changed = false
+		w.followObject(ctx)
 		w.update(ctx)
 		w.notifySubscribers(ctx) // first, because subscribers wait for it
 		w.show(ctx)
 		w.notifyReceivers(ctx)
+		w.releaseObject()
 		switch {
 		case kit.ShouldContinueAsNew(ctx, w.messages):
 			return w.continueAsNew(ctx)
@@ -98,7 +118,7 @@ func (w *maintenanceWindow) run(ctx workflow.Context) error {
 		}
 		if w.sleep(ctx) {
 			kit.HandlePendingSignals(ctx)
-			if !w.changed && !w.unannounced() { // no signal arrived at the last moment
+			if !w.changed && !w.unannounced() && w.finish(ctx) { // no signal arrived at the last moment
 				return nil
 			}
 		}
@@ -153,6 +173,7 @@ func (w *maintenanceWindow) readCalendar(ctx workflow.Context, in windowsactivit
 // recordEvent records an event for receivers and subscribers.
 func (w *maintenanceWindow) recordEvent(ctx workflow.Context, event windows.Event) {
 	w.events = append(w.events, event)
+	w.publishEvent(ctx, event)
 	workflow.GetLogger(ctx).Info("Window event", "window", w.name, "event", event.Kind, "message", event.Message, "actor", event.By)
 	w.changed = true
 	w.renumber(ctx)
@@ -188,7 +209,7 @@ func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 	next, changes := w.state.Next(now)
 	unannounced := w.unannounced()
 	idle := !changes || w.state.Phase(now) == windows.PhaseOver // only exclusions remain, and they matter only to subscribers
-	ends := idle && len(w.Workflows) == 0 && !unannounced
+	ends := idle && len(w.Workflows) == 0 && !unannounced && !w.releasing
 	summary := fmt.Sprintf("%s until %s", w.state.Phase(now), next.UTC().Format(kit.TimeFormat))
 	if ends {
 		next, summary = now.Add(kit.UnusedTime), "ends unless a workflow subscribes"
@@ -199,7 +220,7 @@ func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 		due = workflow.NewTimerWithOptions(sleeping, next.Sub(now), workflow.TimerOptions{Summary: summary}).IsReady
 	}
 	_ = workflow.Await(ctx, func() bool {
-		return w.changed || due() || kit.ShouldContinueAsNew(ctx, w.messages) || unannounced && !w.unannounced()
+		return w.changed || due() || kit.ShouldContinueAsNew(ctx, w.messages) || unannounced && !w.unannounced() || w.objectGone()
 	})
 	wake()
 	return ends && due() && !w.changed && w.defining == 0
@@ -207,6 +228,7 @@ func (w *maintenanceWindow) sleep(ctx workflow.Context) (over bool) {
 
 // continueAsNew carries the state to a new run. Signals may add events while earlier ones are being sent.
 func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
+	w.pauseObject(ctx)
 	for {
 		_ = workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) })
 		if kit.HandlePendingSignals(ctx); len(w.events) == 0 {
@@ -214,7 +236,10 @@ func (w *maintenanceWindow) continueAsNew(ctx workflow.Context) error {
 		}
 		w.notifyReceivers(ctx)
 	}
-	carried := &Carried{State: w.state, Trouble: w.trouble, Number: w.number, Subscribers: w.Workflows, Shown: w.shown}
+	carried := &Carried{State: w.state, Trouble: w.trouble, Number: w.number, Subscribers: w.Workflows, Shown: w.shown, Source: w.source, Requests: w.requests}
+	if w.source != nil {
+		w.source.Publisher = w.publisher.State
+	}
 	workflow.GetLogger(ctx).Info("Window continues as new", "window", w.name)
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceWindow, Input{Carried: carried})
 }
@@ -227,12 +252,16 @@ func (w *maintenanceWindow) show(ctx workflow.Context) {
 		workflow.GetLogger(ctx).Info("Window enters a phase", "window", w.name, "phase", status.Phase)
 		w.attributes.Set(temporal.AttributePhase.ValueSet(string(status.Phase)))
 	}
+	w.showObject(ctx)
 	workflow.SetCurrentDetails(ctx, windowDetails(status))
 }
 
 func (w *maintenanceWindow) status(ctx workflow.Context) windows.Status {
 	status := w.state.Status(w.name, workflow.Now(ctx))
 	status.Trouble = w.trouble
+	if w.source != nil {
+		status.Source = w.source.Object.String()
+	}
 	for _, f := range w.Workflows {
 		status.Subscribers = append(status.Subscribers, f.WorkflowID)
 	}
@@ -243,6 +272,7 @@ func windowDetails(s windows.Status) string {
 	var d kit.Details
 	d.Head("window", s.Window)
 	d.Row("phase", string(s.Phase))
+	d.Row("defined by", s.Source)
 	d.Row("**trouble**", s.Trouble)
 	if s.Selector != nil {
 		//workflowcheck:ignore the function sorts

@@ -12,6 +12,7 @@ import (
 	"drydock.dev/drydock/activities/jobs"
 	"drydock.dev/drydock/activities/locks"
 	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/activities/sweeper"
 	windowsactivities "drydock.dev/drydock/activities/windows"
@@ -26,11 +27,13 @@ import (
 func (w *World) register() {
 	cordoned := node.CordonResult{CordonedByUs: true, NodeUID: NodeUID}
 	Simulate(w, "PlanMaintenance", func(node.PlanMaintenanceInput) any { return node.PlanMaintenanceResult{} })
+	Simulate(w, "ReadRequest", func(temporal.Object) any { return objects.Request{} })
+	Simulate(w, "PublishStatus", func(objects.PublishStatusInput) any { return objects.PublishStatusResult{} })
 	Simulate(w, "AwaitNodeFree", func(node.AwaitNodeFreeInput) any { return nil })
 	Simulate(w, "Cordon", func(node.CordonInput) any { return cordoned })
 	Simulate(w, "ReturnNode", func(node.ReturnNodeInput) any { return node.ReturnNodeResult{Uncordoned: true} })
 	Simulate(w, "Drain", func(drain.Input) any {
-		return maintenancev1.DrainStatus{PodsToEvict: 3, Evicted: 3, DrainProgress: 100}
+		return maintenancev1.DrainStatus{EvictionPods: 3, Evicted: 3, DrainProgress: 100}
 	})
 	Simulate(w, "AwaitPodCompletion", func(drain.AwaitPodCompletionInput) any { return drain.AwaitPodCompletionResult{} })
 	Simulate(w, "AnnounceState", func(node.AnnounceStateInput) any { return nil })
@@ -54,6 +57,7 @@ func (w *World) register() {
 	Simulate(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
 	Simulate(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
 	Simulate(w, "PlanRollout", func(any) any { return w.Plan })
+	SimulateConcurrent(w, "AwaitOtherPlan", func(rollouts.AwaitOtherPlanInput) (any, bool) { return nil, false })
 	Simulate(w, "DeletedClusters", func(names []string) any {
 		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.DeletedClusters, name) })
 	})

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/portals"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
@@ -32,14 +33,25 @@ type PortalWorld struct {
 	// Answers and Refusals are the results of updates.
 	Answers  []portal.Answer
 	Refusals []string
+	// GoneObjects are the objects that no longer exist. Published are the statuses that were written, by name of the object.
+	GoneObjects map[string]bool
+	Published   map[string][]any
 }
 
 // NewPortalWorld returns a world that starts at Noon.
 func NewPortalWorld(t *testing.T) *PortalWorld {
-	w := &PortalWorld{World: NewWorld(t)}
+	w := &PortalWorld{World: NewWorld(t), GoneObjects: map[string]bool{}, Published: map[string][]any{}}
 	w.SetStartTime(Noon)
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "portal/main", TaskQueue: temporal.TaskQueue})
 	Simulate(w.World, "RequestAnnouncements", func(string) any { return nil })
+	Simulate(w.World, "PublishStatuses", func(all []objects.PublishStatusInput) any {
+		results := make([]objects.PublishedStatus, len(all))
+		for i, in := range all {
+			results[i].Gone = w.GoneObjects[in.Object.Name]
+			w.Published[in.Object.Name] = append(w.Published[in.Object.Name], in.Status)
+		}
+		return results
+	})
 	Simulate(w.World, "ClaimObjects", func(portal.Move) any { return nil })
 	w.Asking = w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalAnnounce, mock.Anything).Return(
 		func(_, id, _, _ string, _ any) error {

@@ -13,6 +13,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"drydock.dev/drydock/activities/objects"
 	windowsactivities "drydock.dev/drydock/activities/windows"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
@@ -27,6 +28,8 @@ type WindowWorld struct {
 	Notified []windows.Snapshot
 	// Refusals are the errors of updates that were rejected or failed.
 	Refusals []string
+	// Gone, unless nil, reports whether the object of a status no longer exists.
+	Gone func(objects.PublishStatusInput) bool
 }
 
 // Noon is the start time of most tests of windows.
@@ -38,6 +41,9 @@ func NewWindowWorld(t *testing.T, now time.Time) *WindowWorld {
 	w.SetStartTime(now)
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "window/prod/night", TaskQueue: temporal.TaskQueue})
 	w.RegisterActivity(&windowsactivities.Activities{})
+	Simulate(w.World, "PublishStatus", func(in objects.PublishStatusInput) any {
+		return objects.PublishStatusResult{Gone: w.Gone != nil && w.Gone(in)}
+	})
 	Simulate(w.World, "SendNotice", func(windows.Notice) any { return nil })
 	w.RegisterAs(temporal.WindowNotification, window.WindowNotification)
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalWindow, mock.Anything).Return(

@@ -47,6 +47,9 @@ func TestObjectsOfAHarborAreKnownAndItsJobIsNotNodeWork(t *testing.T) {
 		{"one claim", "delete", "", "persistentvolumeclaims", "", "", ActionForeign},
 		{"the status of a HarborCluster", "update", "goharbor.io", "harborclusters", "status", "", ""},
 		{"the status of a service", "update", "acid.zalan.do", "postgresqls", "status", "", ActionForeign},
+		{"the status of a request", "patch", "maintenance.nvidia.com", "nodemaintenances", "status", `{"status":{"state":"Ready"}}`, ""},
+		{"the finalizer of a request", "patch", "maintenance.nvidia.com", "nodemaintenances", "", `{"metadata":{"finalizers":["drydock.dev/cleanup"]}}`, ""},
+		{"the spec of a request", "patch", "maintenance.nvidia.com", "nodemaintenances", "", `{"spec":{"cordon":false}}`, ActionForeign},
 		{"the Job that creates the bucket", "create", "batch", "jobs", "", `{"metadata":{"labels":{"goharbor.io/harbor-cluster":"main"}}}`, ""},
 		{"a Job on a node", "create", "batch", "jobs", "", `{}`, ActionJob},
 	} {

@@ -17,6 +17,9 @@ var ours = []string{
 	"nodeworkloadlocks create", "nodeworkloadlocks patch", "nodeworkloadlocks delete", "nodeworkloadlocks/status patch",
 }
 
+// requests are the kinds of objects that request work. Drydock writes their status and metadata, and never their spec.
+var requests = []string{"nodemaintenances", "workloadlockpolicies", "clustergroupupgrades", "maintenancewindows", "maintenances", "components"}
+
 // registries are the writes of Drydock for HarborClusters, as in deploy/rbac/harbor.yaml. The role is bound only in namespaces with HarborClusters,
 // so the API server refuses these writes elsewhere.
 var registries = []string{
@@ -34,10 +37,20 @@ func (r request) foreign() string {
 		return r.foreignOnNode()
 	case r.is("nodes/status patch"):
 		return r.foreignCondition()
+	case slices.Contains(requests, r.ObjectRef.Resource) && r.Verb == "patch":
+		return r.foreignInRequest()
 	case slices.ContainsFunc(ours, r.is), slices.ContainsFunc(registries, r.is), r.is("configmaps create") && r.prepares():
 		return ""
 	}
 	return r.Verb + " " + strings.TrimSuffix(r.ObjectRef.Resource+"/"+r.ObjectRef.Subresource, "/")
+}
+
+func (r request) foreignInRequest() string {
+	var patch struct{ Spec map[string]any }
+	if r.read(&patch); patch.Spec != nil {
+		return "spec of " + r.ObjectRef.Resource
+	}
+	return ""
 }
 
 func (r request) foreignOnNode() string {

@@ -13,6 +13,7 @@ import (
 	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
@@ -39,8 +40,8 @@ func (p *policyItems) enforcement() ranv1.PolicyEnforcement {
 func (p *policyItems) refs() []policies.Ref {
 	status := p.of.Status()
 	var refs []policies.Ref
-	for _, name := range status.ManagedPoliciesForUpgrade {
-		refs = append(refs, policies.Ref{Namespace: status.ManagedPoliciesNs[name], Name: name})
+	for _, policy := range status.ManagedPoliciesForUpgrade {
+		refs = append(refs, policies.Ref{Namespace: policy.Namespace, Name: policy.Name})
 	}
 	return refs
 }
@@ -56,7 +57,7 @@ func (p *policyItems) planned(cluster *ranv1.ClusterStatus) int {
 	if cluster.CurrentPolicy == nil {
 		return -1
 	}
-	return slices.Index(p.of.Status().ManagedPoliciesForUpgrade, cluster.CurrentPolicy.Name)
+	return rollout.PolicyIndex(p.of.Status(), cluster.CurrentPolicy.Name)
 }
 
 // PlannedBindings implements items. It returns the bindings from the cluster's first policy on, as they were when the plan was made.
@@ -186,7 +187,9 @@ func (p *policyItems) UnboundFailure(item int) (reason, message string) {
 	return reasonUnbound, fmt.Sprintf("policy %s is no longer bound to the cluster: its compliance is unknown", p.refs()[item])
 }
 
-func (p *policyItems) Name(item int) string { return p.of.Status().ManagedPoliciesForUpgrade[item] }
+func (p *policyItems) Name(item int) string {
+	return p.of.Status().ManagedPoliciesForUpgrade[item].Name
+}
 
 // keepsObjects reports whether the objects of a rollout stay on the hub after it has succeeded.
 func keepsObjects(r Rollout) bool {

@@ -34,6 +34,8 @@ func TestPoliciesAreEnforcedInOrderOnEachClusterAndBatchAfterBatch(t *testing.T)
 	require.Equal(t, ranv1.ClusterCounts{Total: 3, Complete: 3}, status.Counts)
 	require.Equal(t, map[string]string{"june-kernel": "safe-kernel", "june-network": "safe-network"}, status.SafeResourceNames)
 	require.Equal(t, map[string]string{"kernel": "policies", "network": "policies"}, status.ManagedPoliciesNs)
+	require.Equal(t, []ranv1.ManagedPolicy{{Name: "kernel", Namespace: "policies"}, {Name: "network", Namespace: "policies"}}, status.ManagedPoliciesForUpgrade)
+	require.Equal(t, map[string]string{"kernel": "[]"}, status.ManagedPoliciesContent)
 
 	took := func(name string) time.Duration {
 		c := status.Clusters[slices.IndexFunc(status.Clusters, func(c ranv1.ClusterStatus) bool { return c.Name == name })]

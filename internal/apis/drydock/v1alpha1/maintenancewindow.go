@@ -8,14 +8,70 @@ import (
 
 // MaintenanceWindow says when maintenance may be done: again and again by a rule, or once.
 // +kubebuilder:object:root=true
-// +kubebuilder:printcolumn:name="TimeZone",type=string,JSONPath=`.spec.timeZone`
-// +kubebuilder:printcolumn:name="Recurrence",type=string,JSONPath=`.spec.recurrence`
+// +kubebuilder:subresource:status
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.phase`
+// +kubebuilder:printcolumn:name="Closes",type=string,JSONPath=`.status.opening.end`
+// +kubebuilder:printcolumn:name="Opens",type=string,JSONPath=`.status.nextOpening.start`
+// +kubebuilder:printcolumn:name="TimeZone",type=string,priority=1,JSONPath=`.spec.timeZone`
+// +kubebuilder:printcolumn:name="Recurrence",type=string,priority=1,JSONPath=`.spec.recurrence`
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type MaintenanceWindow struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
 	Spec MaintenanceWindowSpec `json:"spec"`
+	// +optional
+	Status MaintenanceWindowStatus `json:"status,omitzero"`
+}
+
+// ConditionReady is the type of the condition that shows whether the window follows its spec.
+const ConditionReady = "Ready"
+
+// MaintenanceWindowStatus says whether the window is open, and which work follows it.
+type MaintenanceWindowStatus struct {
+	// ObservedGeneration is the generation of the spec that the window last read.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// Phase is Closed, Open, Cutoff, Excluded, Overridden or Over.
+	// +optional
+	Phase string `json:"phase,omitempty"`
+	// Opening is the current one.
+	// +optional
+	Opening *WindowOpening `json:"opening,omitempty"`
+	// NextOpening is the next one.
+	// +optional
+	NextOpening *WindowOpening `json:"nextOpening,omitempty"`
+	// ExcludedUntil is the end of the exclusion that closes the current opening.
+	// +optional
+	ExcludedUntil *metav1.Time `json:"excludedUntil,omitempty"`
+	// Override opens the window in an emergency.
+	// +optional
+	Override *WindowOverride `json:"override,omitempty"`
+	// SubscriberCount is the number of workflows that follow the window: rollouts and node maintenances.
+	// +optional
+	SubscriberCount int32 `json:"subscriberCount,omitempty"`
+	// Subscribers are the IDs of the first 20 of them.
+	// +optional
+	Subscribers []string `json:"subscribers,omitempty"`
+	// Conditions: Ready is False while the spec is invalid, or another window has the name.
+	// +listType=map
+	// +listMapKey=type
+	// +optional
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// WindowOpening is the time from a start to an end.
+type WindowOpening struct {
+	Start metav1.Time `json:"start"`
+	End   metav1.Time `json:"end"`
+}
+
+// WindowOverride is an emergency override.
+type WindowOverride struct {
+	By     string      `json:"by"`
+	Reason string      `json:"reason"`
+	Until  metav1.Time `json:"until"`
 }
 
 // MaintenanceWindowSpec says when the window is open, for which clusters, and what happens when work outlasts it.

@@ -66,8 +66,8 @@ const (
 )
 
 // Duration is a length of time in hours, minutes and seconds, e.g. 4h or 1h30m.
-// +kubebuilder:validation:Pattern=`^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}(\.[0-9]{1,9})?s)?$`
-// +kubebuilder:validation:MinLength=2
+// +kubebuilder:validation:MaxLength=40
+// +kubebuilder:validation:XValidation:rule="size(self) > 0 && self.matches('^([0-9]{1,6}h)?([0-9]{1,6}m)?([0-9]{1,9}([.][0-9]{1,9})?s)?$')",message="must be a duration with its units, such as 90s, 30m or 1h30m"
 type Duration string
 
 // Elapsed returns the length of time, and false if it is not written as one.

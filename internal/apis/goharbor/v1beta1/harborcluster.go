@@ -54,6 +54,8 @@ const (
 type HarborSettings struct {
 	// Version of Harbor, e.g. 2.5.0.
 	// +kubebuilder:validation:Pattern=`^[0-9]+\.[0-9]+\.[0-9]+$`
+	// +kubebuilder:validation:MaxLength=32
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf || int(self.split('.')[0]) > int(oldSelf.split('.')[0]) || int(self.split('.')[0]) == int(oldSelf.split('.')[0]) && (int(self.split('.')[1]) > int(oldSelf.split('.')[1]) || int(self.split('.')[1]) == int(oldSelf.split('.')[1]) && int(self.split('.')[2]) >= int(oldSelf.split('.')[2]))",message="cannot be lowered: Harbor does not migrate its database back"
 	Version string `json:"version"`
 	// ExternalURL is where users reach Harbor.
 	// +kubebuilder:validation:Pattern=`^https?://.+`

@@ -21,6 +21,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.kind != 'PostgreSQL' || has(self.spec.postgresql)",message="spec.postgresql must be set for kind PostgreSQL"
 // +kubebuilder:validation:XValidation:rule="self.kind != 'Zlando/PostgreSQL' || has(self.spec.zlandoPostgreSql)",message="spec.zlandoPostgreSql must be set for kind Zlando/PostgreSQL"
 type Database struct {
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: the data would stay behind; delete the HarborCluster with deletionPolicy Retain, move the data, and apply it again"
 	Kind DatabaseKind `json:"kind"`
 	Spec DatabaseSpec `json:"spec"`
 }
@@ -91,6 +92,7 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.kind != 'Redis' || has(self.spec.redis)",message="spec.redis must be set for kind Redis"
 // +kubebuilder:validation:XValidation:rule="self.kind != 'RedisFailover' || has(self.spec.redisFailover)",message="spec.redisFailover must be set for kind RedisFailover"
 type Cache struct {
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: the data would stay behind; delete the HarborCluster with deletionPolicy Retain, move the data, and apply it again"
 	Kind CacheKind `json:"kind"`
 	Spec CacheSpec `json:"spec"`
 }

@@ -29,7 +29,10 @@ const (
 // +kubebuilder:validation:XValidation:rule="self.kind != 'Azure' || has(self.spec.azure)",message="spec.azure must be set for kind Azure"
 // +kubebuilder:validation:XValidation:rule="self.kind != 'Gcs' || has(self.spec.gcs)",message="spec.gcs must be set for kind Gcs"
 // +kubebuilder:validation:XValidation:rule="self.kind != 'Oss' || has(self.spec.oss)",message="spec.oss must be set for kind Oss"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'MinIO' || !has(self.spec.redirect) || has(self.spec.redirect.enable) && !self.spec.redirect.enable || has(self.spec.redirect.expose)",message="spec.redirect.expose must have the ingress to which clients are sent, or spec.redirect.enable must be false"
+// +kubebuilder:validation:XValidation:rule="self.kind != 'MinIO' || has(self.spec.redirect) || !has(self.spec.minIO) || !has(self.spec.minIO.redirect) || has(self.spec.minIO.redirect.enable) && !self.spec.minIO.redirect.enable || has(self.spec.minIO.redirect.expose)",message="spec.minIO.redirect.expose must have the ingress to which clients are sent, or spec.minIO.redirect.enable must be false"
 type Storage struct {
+	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: the data would stay behind; delete the HarborCluster with deletionPolicy Retain, move the data, and apply it again"
 	Kind StorageKind `json:"kind"`
 	Spec StorageSpec `json:"spec"`
 }

@@ -17,6 +17,8 @@ func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&ClusterMaintenanceRequest{}, &ClusterMaintenanceRequestList{},
 		&NodeMaintenanceRequest{}, &NodeMaintenanceRequestList{},
+		&NodeDeletionRequest{}, &NodeDeletionRequestList{},
+		&NodeDisableNotification{}, &NodeDisableNotificationList{},
 		&ClusterWorkloadLock{}, &ClusterWorkloadLockList{},
 		&NodeWorkloadLock{}, &NodeWorkloadLockList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)

@@ -69,6 +69,9 @@ type NodeWorkloadLockSpec struct {
 	ControllerName string `json:"controllerName"`
 	// +kubebuilder:validation:MinLength=1
 	NodeName string `json:"nodeName"`
+	// NodeDeletionRequestSupported: the application releases the lock for a NodeDeletionRequest, too.
+	// +optional
+	NodeDeletionRequestSupported bool `json:"nodeDeletionRequestSupported,omitempty"`
 }
 
 // WorkloadLockStatus is what the application says.

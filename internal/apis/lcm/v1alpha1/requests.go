@@ -62,6 +62,54 @@ type NodeMaintenanceRequestSpec struct {
 	Release string `json:"release,omitempty"`
 }
 
+// NodeDeletionRequest announces that a node will be deleted.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=ndr
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeDeletionRequest struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec NodeNameSpec `json:"spec"`
+}
+
+// NodeDisableNotification announces that a node is out of the cluster for a while. Its locks stay until the notification is deleted.
+// +kubebuilder:object:root=true
+// +kubebuilder:resource:scope=Cluster,shortName=ndn
+// +kubebuilder:printcolumn:name="Node",type=string,JSONPath=`.spec.nodeName`
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type NodeDisableNotification struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	Spec NodeNameSpec `json:"spec"`
+}
+
+// NodeNameSpec names a node.
+type NodeNameSpec struct {
+	// +kubebuilder:validation:MinLength=1
+	NodeName string `json:"nodeName"`
+}
+
+// NodeDeletionRequestList is a list of NodeDeletionRequest.
+// +kubebuilder:object:root=true
+type NodeDeletionRequestList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NodeDeletionRequest `json:"items"`
+}
+
+// NodeDisableNotificationList is a list of NodeDisableNotification.
+// +kubebuilder:object:root=true
+type NodeDisableNotificationList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+
+	Items []NodeDisableNotification `json:"items"`
+}
+
 // ClusterMaintenanceRequestList is a list of ClusterMaintenanceRequest.
 // +kubebuilder:object:root=true
 type ClusterMaintenanceRequestList struct {

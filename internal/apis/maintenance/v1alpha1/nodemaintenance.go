@@ -14,6 +14,9 @@ import (
 // +kubebuilder:printcolumn:name="Requestor",type=string,JSONPath=`.spec.requestorID`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Phase",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Failed",type=string,JSONPath=`.status.conditions[?(@.type=="RequestorFailed")].status`
+// +kubebuilder:selectablefield:JSONPath=`.spec.nodeName`
+// +kubebuilder:selectablefield:JSONPath=`.spec.requestorID`
 type NodeMaintenance struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
@@ -27,6 +30,7 @@ type NodeMaintenance struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.additionalRequestors) || !(self.requestorID in self.additionalRequestors)",fieldPath=".additionalRequestors",message="must not repeat requestorID"
 // +kubebuilder:validation:XValidation:rule="!has(self.onDrainTimeout) || self.onDrainTimeout != 'Retry' || has(self.drainSpec)",fieldPath=".onDrainTimeout",reason=FieldValueForbidden,message="there is no drain to retry: set drainSpec, {} drains with the defaults"
 // +kubebuilder:validation:XValidation:rule="!has(self.onFailure) || self.onFailure != 'KeepCordoned' || !has(self.cordon) || self.cordon",fieldPath=".onFailure",reason=FieldValueForbidden,message="a node that is not cordoned cannot be kept so: set cordon to true, or onFailure to Uncordon"
+// +kubebuilder:validation:XValidation:rule="has(self.lockRelease) == has(oldSelf.lockRelease) && (!has(self.lockRelease) || self.lockRelease == oldSelf.lockRelease)",fieldPath=".lockRelease",message="cannot be changed: ask with another NodeMaintenance"
 type NodeMaintenanceSpec struct {
 	// RequestorID identifies who asks, e.g. driver.example.com.
 	// +kubebuilder:validation:XValidation:rule="self == oldSelf",message="cannot be changed: ask with another NodeMaintenance"
@@ -73,8 +77,8 @@ type NodeMaintenanceSpec struct {
 	// +kubebuilder:validation:MaxItems=16
 	// +optional
 	MaintenanceWindows []drydockv1.WindowName `json:"maintenanceWindows,omitempty"`
-	// OnDrainTimeout: Fail ends the maintenance, Retry drains again (addition).
-	// +kubebuilder:default=Fail
+	// OnDrainTimeout: Fail ends the maintenance, Retry drains again (addition). Absent: Retry for an object in a cluster, as with the original operator,
+	// whose requestors know no drain that fails; Fail for a maintenance without an object.
 	// +optional
 	OnDrainTimeout DrainTimeoutAction `json:"onDrainTimeout,omitempty"`
 	// OnFailure: Uncordon returns the node after a failure, KeepCordoned keeps it out of service for a person to look at (addition).
@@ -85,12 +89,17 @@ type NodeMaintenanceSpec struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	LockTimeoutSeconds *int32 `json:"lockTimeoutSeconds,omitempty"`
+	// LockRelease is the product release that the maintenance installs (addition). The requests to the workload locks carry it, and a lock that
+	// reports another release holds. Absent: the release of a lock does not matter.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	LockRelease string `json:"lockRelease,omitempty"`
 }
 
 // RequestorID names who requests a node, like a DNS name.
 // +kubebuilder:validation:MinLength=2
 // +kubebuilder:validation:MaxLength=63
-// +kubebuilder:validation:XValidation:rule="self.matches('^[a-z0-9]([-a-z0-9]*[a-z0-9])?([.][a-z0-9]([-a-z0-9]*[a-z0-9])?)*$')",message="must be like a DNS name, e.g. driver.example.com: lower-case letters, digits, '-' and '.', beginning and ending with a letter or digit"
+// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?([.][A-Za-z0-9]([-A-Za-z0-9]*[A-Za-z0-9])?)*$')",message="must be like a DNS name, e.g. driver.example.com: letters, digits, '-' and '.', beginning and ending with a letter or digit"
 type RequestorID = string
 
 // PodSelector is a label selector in its string form, e.g. app=web,tier in (front,back),!canary. The rule is its grammar; what it lets pass,

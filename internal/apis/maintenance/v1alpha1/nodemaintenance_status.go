@@ -49,6 +49,18 @@ const (
 	ConditionRequestorFailed = "RequestorFailed"
 )
 
+// The published annotations and Events of a NodeMaintenance.
+const (
+	// AnnotationReadyTime is when the node became ready for the requestors, in RFC 3339.
+	AnnotationReadyTime = "maintenance.nvidia.com/ready-time"
+	// AnnotationKeepStale: the value "true" keeps a request that has been ready for longer than maxNodeMaintenanceTimeSeconds.
+	AnnotationKeepStale = "maintenance.nvidia.com/garbage-collector.ignore"
+	// AnnotationFormerlyUnschedulable: before the original operator cordoned the node, it was "true": unschedulable, or "false": schedulable.
+	AnnotationFormerlyUnschedulable = "maintenance.nvidia.com/node-initial-state.unschedulable"
+	// EventConditionChanged is the reason of the Events on a NodeMaintenance. Their message is the new state.
+	EventConditionChanged = "ConditionChanged"
+)
+
 // The stages of a node maintenance, in the order they happen.
 const (
 	StageNodeMaintenanceRequested  drydockv1.Stage = "NodeMaintenanceRequested"
@@ -189,9 +201,9 @@ type DrainStatus struct {
 	// +optional
 	WaitForEviction []string `json:"waitForEviction,omitempty"`
 
-	// PodsToEvict when the drain began (addition).
-	// +optional
-	PodsToEvict int32 `json:"podsToEvict,omitempty"`
+	// EvictionPods is the number of pods to evict when the drain began.
+	// +kubebuilder:validation:Minimum=0
+	EvictionPods int32 `json:"evictionPods"`
 	// Evicted pods: those that have left (addition).
 	// +optional
 	Evicted int32 `json:"evicted,omitempty"`

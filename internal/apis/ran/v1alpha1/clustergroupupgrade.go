@@ -122,8 +122,8 @@ type RemediationStrategy struct {
 	// +optional
 	ClusterTimeout int32 `json:"clusterTimeout,omitempty"`
 	// MaxFailures is how many clusters may fail or time out: a number of at least 1, or a percentage of the selected clusters, rounded down,
-	// at least 1. No more clusters run than may still fail; when that many have failed, nothing else starts. Absent: no limit
-	// (addition).
+	// at least 1. No more clusters run than may still fail; when that many have failed, nothing else starts. Absent: no limit, so that
+	// after a failed cluster, other than a canary, the next batch starts (addition).
 	// +kubebuilder:validation:XIntOrString
 	// +kubebuilder:validation:XValidation:rule="type(self) == int ? self >= 1 : self.matches('^(100|[1-9][0-9]?)%$')",message="must be a number of at least 1 or a percentage from 1% to 100%"
 	// +optional
@@ -226,7 +226,18 @@ type NodeMaintenanceRemediation struct {
 	// +kubebuilder:validation:Minimum=1
 	// +optional
 	LockTimeoutSeconds *int32 `json:"lockTimeoutSeconds,omitempty"`
+	// LockRelease is the product release that the rollout installs. The requests to the workload locks of clusters and nodes carry it, and a lock that
+	// reports another release holds. Absent: the release of a lock does not matter.
+	// +kubebuilder:validation:MaxLength=253
+	// +optional
+	LockRelease string `json:"lockRelease,omitempty"`
 }
+
+// AnnotationBlockingMode of a rollout is BlockingPartial if its blockers need only have ended, with any result. Other values have no effect.
+const (
+	AnnotationBlockingMode = "ran.openshift.io/blocking-cgu-completion-mode"
+	BlockingPartial        = "partial"
+)
 
 // BlockingCR names a rollout that must have succeeded first.
 type BlockingCR struct {

@@ -6,13 +6,13 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// Condition types of a ClusterGroupUpgrade, in the order they are listed.
+// Condition types of a ClusterGroupUpgrade. Two of them have the spelling of the published API.
 const (
 	ConditionClustersSelected    = "ClustersSelected"
 	ConditionValidated           = "Validated"
 	ConditionPrecacheSpecValid   = "PrecacheSpecValid"
-	ConditionPrecachingSucceeded = "PrecachingSucceeded"
-	ConditionBackupSucceeded     = "BackupSucceeded"
+	ConditionPrecachingSucceeded = "PrecachingSuceeded"
+	ConditionBackupSucceeded     = "BackupSuceeded"
 	ConditionProgressing         = "Progressing"
 	ConditionSucceeded           = "Succeeded"
 )
@@ -25,8 +25,9 @@ const (
 	ReasonValidationCompleted           = "ValidationCompleted"
 	ReasonNotAllManagedPoliciesExist    = "NotAllManagedPoliciesExist"
 	ReasonAmbiguousManagedPoliciesNames = "AmbiguousManagedPoliciesNames"
-	ReasonUnresolvableDependency        = "UnresolvableDependency"
-	ReasonNotAllManifestTemplatesExist  = "NotAllManifestTemplatesExist"
+	// ReasonUnresolvableDependency has the spelling of the published API.
+	ReasonUnresolvableDependency       = "UnresolvableDenpendency"
+	ReasonNotAllManifestTemplatesExist = "NotAllManifestTemplatesExist"
 	// ReasonInvalidPlatformImage: it does not follow from the policies which release of the platform clusters go to.
 	ReasonInvalidPlatformImage = "InvalidPlatformImage"
 	// ReasonClusterUnreachable: no worker could do anything to a cluster of the plan.
@@ -41,7 +42,9 @@ const (
 	ReasonPartiallyDone            = "PartiallyDone"
 
 	ReasonInProgress = "InProgress"
-	ReasonNotEnabled = "NotEnabled"
+	// ReasonInvalidPlan: the rollout of an object is enabled, and waits until its plan has no errors (addition).
+	ReasonInvalidPlan = "InvalidPlan"
+	ReasonNotEnabled  = "NotEnabled"
 	// ReasonMissingBlockingCR and ReasonIncompleteBlockingCR: a rollout that must have succeeded first is not known, or has not succeeded.
 	ReasonMissingBlockingCR    = "MissingBlockingCR"
 	ReasonIncompleteBlockingCR = "IncompleteBlockingCR"
@@ -61,6 +64,16 @@ const (
 	ReasonWaitingForApproval = "WaitingForApproval"
 	// ReasonSoaking: what has been done to clusters must last for a while before others follow.
 	ReasonSoaking = "Soaking"
+)
+
+// Reasons of the Events on a ClusterGroupUpgrade. Failed is an addition.
+const (
+	EventCreated           = "CguCreated"
+	EventStarted           = "CguStarted"
+	EventSuccess           = "CguSuccess"
+	EventTimedOut          = "CguTimedout"
+	EventValidationFailure = "CguValidationFailure"
+	EventFailed            = "CguFailed"
 )
 
 // ReasonClusterDeleted is the reason of a cluster whose ManagedCluster, or namespace on the hub, was deleted while the rollout ran.
@@ -102,12 +115,23 @@ type ClusterGroupUpgradeStatus struct {
 	RemediationPlan [][]string `json:"remediationPlan,omitempty"`
 	// ManagedPoliciesForUpgrade and ManagedPoliciesCompliantBeforeUpgrade divide the managed policies.
 	// +optional
-	ManagedPoliciesForUpgrade []string `json:"managedPoliciesForUpgrade,omitempty"`
+	ManagedPoliciesForUpgrade []ManagedPolicy `json:"managedPoliciesForUpgrade,omitempty"`
 	// +optional
 	ManagedPoliciesCompliantBeforeUpgrade []string `json:"managedPoliciesCompliantBeforeUpgrade,omitempty"`
 	// ManagedPoliciesNs are the namespaces of the managed policies that are enforced, by name.
 	// +optional
 	ManagedPoliciesNs map[string]string `json:"managedPoliciesNs,omitempty"`
+	// ManagedPoliciesContent lists, as JSON, the Subscriptions of managed policies, by the name of the policy.
+	// +optional
+	ManagedPoliciesContent map[string]string `json:"managedPoliciesContent,omitempty"`
+	// Placements and PlacementBindings are the names of those that the rollout has created.
+	// +optional
+	Placements []string `json:"placements,omitempty"`
+	// +optional
+	PlacementBindings []string `json:"placementBindings,omitempty"`
+	// CopiedPolicies are the names of the copies of policies that the rollout has created.
+	// +optional
+	CopiedPolicies []string `json:"copiedPolicies,omitempty"`
 	// SafeResourceNames are the names of what the rollout has made on the hub, by the names that would be too long or not unique.
 	// +optional
 	SafeResourceNames map[string]string `json:"safeResourceNames,omitempty"`
@@ -163,6 +187,13 @@ type ClusterGroupUpgradeStatus struct {
 	NextCursor string `json:"nextCursor,omitempty"`
 }
 
+// ManagedPolicy is a policy of a rollout.
+type ManagedPolicy struct {
+	Name string `json:"name"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+}
+
 // Outcome is the state of some clusters that follow each other in a plan.
 type Outcome struct {
 	State    ClusterState `json:"state"`
@@ -213,6 +244,9 @@ type RunStatus struct {
 	Batches int32 `json:"batches,omitempty"`
 	// +optional
 	CurrentBatchStartedAt *metav1.Time `json:"currentBatchStartedAt,omitempty"`
+	// CurrentBatchRemediationProgress is the progress of the clusters of the current batch, by name.
+	// +optional
+	CurrentBatchRemediationProgress map[string]*RemediationProgress `json:"currentBatchRemediationProgress,omitempty"`
 	// CurrentBatchDeadline is when the batch times out; absent while paused or held (addition).
 	// +optional
 	CurrentBatchDeadline *metav1.Time `json:"currentBatchDeadline,omitempty"`
@@ -222,6 +256,31 @@ type RunStatus struct {
 	// Estimate of the end; absent without an estimate (addition).
 	// +optional
 	Estimate *Estimate `json:"estimate,omitempty"`
+}
+
+// RemediationState is the state of a cluster of the current batch.
+type RemediationState string
+
+// The states of a cluster of the current batch.
+const (
+	RemediationNotStarted RemediationState = "NotStarted"
+	RemediationInProgress RemediationState = "InProgress"
+	RemediationCompleted  RemediationState = "Completed"
+)
+
+// RemediationProgress is the progress of a cluster of the current batch.
+type RemediationProgress struct {
+	// +optional
+	State RemediationState `json:"state,omitempty"`
+	// PolicyIndex is the index in managedPoliciesForUpgrade of the policy that is remediated.
+	// +optional
+	PolicyIndex *int32 `json:"policyIndex,omitempty"`
+	// ManifestWorkIndex is the index in manifestWorkTemplates of the manifest work that is remediated.
+	// +optional
+	ManifestWorkIndex *int32 `json:"manifestWorkIndex,omitempty"`
+	// FirstCompliantAt is when a cluster that soaks became compliant with the policy.
+	// +optional
+	FirstCompliantAt *metav1.Time `json:"firstCompliantAt,omitempty"`
 }
 
 // Estimate is when a rollout is expected to have gone through its plan, from how long its clusters have taken so far.
@@ -250,6 +309,9 @@ type ClusterStatus struct {
 	// Since is when that reason began.
 	// +optional
 	Since *metav1.Time `json:"since,omitempty"`
+	// Until is when the wait for that reason ends by itself, such as the deadline of a drain; absent: it does not (addition).
+	// +optional
+	Until *metav1.Time `json:"until,omitempty"`
 	// Held is the emergency stop that holds the cluster; for a pending cluster only a hold of that cluster.
 	// +optional
 	Held *drydockv1.Hold `json:"held,omitempty"`

@@ -55,6 +55,12 @@ type ComponentStatus struct {
 	// LastStatusChange is when ComputedStatus last became another.
 	// +optional
 	LastStatusChange *metav1.Time `json:"lastStatusChange,omitempty"`
+	// ObservedGeneration is the generation of the spec that the portal shows (addition).
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// PortalRun is the first run of the portal's workflow: a later one does not know the object yet (addition).
+	// +optional
+	PortalRun string `json:"portalRun,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	// +optional

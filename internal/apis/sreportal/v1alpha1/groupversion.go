@@ -12,6 +12,12 @@ import (
 // GroupVersion is the group and version of every kind in this package.
 var GroupVersion = schema.GroupVersion{Group: "sreportal.io", Version: "v1alpha1"}
 
+// LabelPortal is the label with the portal that shows an object.
+const LabelPortal = "sreportal.io/portal"
+
+// ConditionReady is True while the portal shows the object.
+const ConditionReady = "Ready"
+
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion, &Maintenance{}, &MaintenanceList{}, &Component{}, &ComponentList{})

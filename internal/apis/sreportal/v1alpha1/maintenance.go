@@ -60,6 +60,12 @@ type MaintenanceStatus struct {
 	// Phase is absent when the schedule is invalid.
 	// +optional
 	Phase MaintenancePhase `json:"phase,omitempty"`
+	// ObservedGeneration is the generation of the spec that the portal shows (addition).
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// PortalRun is the first run of the portal's workflow: a later one does not know the object yet (addition).
+	// +optional
+	PortalRun string `json:"portalRun,omitempty"`
 	// +listType=map
 	// +listMapKey=type
 	// +optional

@@ -1,0 +1,9 @@
+package objects_test
+
+import (
+	"testing"
+
+	"drydock.dev/drydock/activities/activitytest"
+)
+
+func TestMain(m *testing.M) { activitytest.MainOnHub(m) }

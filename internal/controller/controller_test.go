@@ -1,0 +1,147 @@
+package controller_test
+
+import (
+	"bytes"
+	"context"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/objects"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/controller"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// patience limits the wait for a state on a busy machine.
+const patience = time.Minute
+
+// logged is a log that can be read while it is written.
+type logged struct {
+	mu   sync.Mutex
+	text bytes.Buffer
+}
+
+func (l *logged) Write(line []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.text.Write(line)
+}
+
+func (l *logged) count(text string) int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return strings.Count(l.text.String(), text)
+}
+
+func TestControllers(t *testing.T) {
+	stack := devstacktest.Start(t, devstack.Options{
+		Clusters: []devstack.ClusterOptions{{Name: "spoke", ControlPlaneOnly: true}, {Name: "annotated", ControlPlaneOnly: true}},
+		Temporal: &devstack.TemporalOptions{},
+	})
+	server, err := client.Dial(client.Options{HostPort: stack.Temporal.Address, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	_, err = temporal.RegisterSearchAttributes(t.Context(), server, "default")
+	require.NoError(t, err)
+	t.Run("wait for their CRDs and for other operators", func(t *testing.T) { waitForCRDsAndOperators(t, stack.Cluster("spoke"), server) })
+	t.Run("maintain annotated nodes", func(t *testing.T) { maintainAnnotatedNodes(t, stack.Cluster("annotated"), server) })
+}
+
+// adminOf returns a client with all rights.
+func adminOf(t *testing.T, cluster *devstack.Cluster) kubeclient.Client {
+	t.Helper()
+	scheme, err := kube.NewScheme()
+	require.NoError(t, err)
+	admin, err := kubeclient.New(cluster.Config, kubeclient.Options{Scheme: scheme})
+	require.NoError(t, err)
+	return admin
+}
+
+// run runs the controllers of a cluster until the end of the test.
+func run(t *testing.T, name string, access *rest.Config, options controller.Options) {
+	t.Helper()
+	options.Clusters = kube.New(kube.FromConfigs(nil, map[string]*rest.Config{name: access}), kube.Options{})
+	t.Cleanup(options.Clusters.Close)
+	options.Interval = 100 * time.Millisecond
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	t.Cleanup(running.Wait)
+	t.Cleanup(stop)
+	running.Go(func() { controller.Run(ctx, []string{name}, false, options) })
+}
+
+func waitForCRDsAndOperators(t *testing.T, cluster *devstack.Cluster, server client.Client) {
+	admin := adminOf(t, cluster)
+	create := func(objects ...kubeclient.Object) {
+		t.Helper()
+		for _, object := range objects {
+			require.NoError(t, admin.Create(t.Context(), object))
+		}
+	}
+	operator := &appsv1.Deployment{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "maintenance-operator"},
+		Spec: appsv1.DeploymentSpec{
+			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "operator"}},
+			Template: corev1.PodTemplateSpec{
+				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "operator"}},
+				Spec: corev1.PodSpec{
+					ServiceAccountName: "operator", Containers: []corev1.Container{{Name: "manager", Image: "registry.example.com/operator:1.0"}},
+				},
+			},
+		},
+	}
+	create(
+		&rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "operator"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{"maintenance.nvidia.com"}, Resources: []string{"nodemaintenances/status"}, Verbs: []string{"update"}},
+		}},
+		&rbacv1.ClusterRoleBinding{
+			ObjectMeta: metav1.ObjectMeta{Name: "operator"}, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "operator"},
+			Subjects: []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "default", Name: "operator"}},
+		},
+		operator, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
+	)
+
+	log := &logged{}
+	run(t, "spoke", cluster.Config, controller.Options{Temporal: server, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
+	require.NoError(t, cluster.Apply(t.Context(), "deploy/crds/maintenance.nvidia.com_nodemaintenances.yaml"))
+	const off = `msg="controller is off: another operator acts on the kind" cluster=spoke kind=NodeMaintenance operator=default/maintenance-operator`
+	require.Eventually(t, func() bool { return log.count(off) > 0 }, patience, 20*time.Millisecond)
+	request := &maintenancev1.NodeMaintenance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r1"},
+		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "gpu.example.com", NodeName: "n1"},
+	}
+	require.Eventually(t, func() bool { return admin.Create(t.Context(), request) == nil }, patience, 20*time.Millisecond, "the API server serves a new kind a moment later")
+	const checked = `msg="cluster checked for controllers to start and stop"`
+	seen := log.count(checked)
+	require.Eventually(t, func() bool { return log.count(checked) > seen+1 }, patience, 20*time.Millisecond)
+	require.Equal(t, 1, log.count(off), "a reason is logged once")
+	require.NoError(t, admin.Get(t.Context(), kubeclient.ObjectKeyFromObject(request), request))
+	require.Empty(t, request.Finalizers, "the object is the operator's")
+
+	operator.Spec.Replicas = new(int32(0))
+	require.NoError(t, admin.Update(t.Context(), operator))
+	id := temporal.NodeMaintenanceID("spoke", "default", "r1")
+	require.Eventually(t, func() bool {
+		_, err := server.DescribeWorkflowExecution(t.Context(), id, "")
+		return err == nil
+	}, patience, 20*time.Millisecond)
+	require.NoError(t, admin.Get(t.Context(), kubeclient.ObjectKeyFromObject(request), request))
+	require.Equal(t, []string{objects.Finalizer}, request.Finalizers)
+	require.Equal(t, "n1", request.OwnerReferences[0].Name)
+}

@@ -1,0 +1,130 @@
+package e2e
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"drydock.dev/drydock/internal/portal"
+)
+
+const sreportal = "sreportal.io/v1alpha1"
+
+func componentObject(t *testing.T, name, portalName string) *kubeRequestor {
+	t.Helper()
+	r := hubObject(t, sreportal, "Component", name, map[string]any{"displayName": "Shop", "group": "Customers", "portalRef": portalName, "status": "operational"})
+	r.create()
+	return r
+}
+
+func portalView(t *testing.T, name string) portal.View {
+	t.Helper()
+	var view portal.View
+	require.NoError(t, json.Unmarshal([]byte(succeeds(t, "portal", "status", name, "-o", "json")), &view))
+	return view
+}
+
+// awaitComponents waits until a portal shows that many components. A worker that has just started may not answer yet.
+func awaitComponents(t *testing.T, name string, count int) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var view portal.View
+		return json.Unmarshal([]byte(drydock(t, "portal", "status", name, "-o", "json").out), &view) == nil && len(view.Components) == count
+	}, stateLimit, 200*time.Millisecond)
+}
+
+func rfc3339(at time.Time) string { return at.UTC().Format(time.RFC3339) }
+
+func TestAppliedComponentsAndMaintenancesAreShown(t *testing.T) {
+	shared(t)
+	shop := componentObject(t, "applied-shop", "applied")
+	shop.await("True Reconciled")
+	object := shop.awaitField("operational", "status", "computedStatus")
+	require.Equal(t, "applied", object.GetLabels()["sreportal.io/portal"])
+	require.Equal(t, []string{"drydock.dev/cleanup"}, object.GetFinalizers())
+
+	start := inSeconds(3)
+	maintenance := hubObject(t, sreportal, "Maintenance", "applied-switches", map[string]any{
+		"title": "New switches", "portalRef": "applied", "components": []any{"applied-shop"},
+		"scheduledStart": rfc3339(start), "scheduledEnd": rfc3339(start.Add(time.Hour)),
+	})
+	maintenance.create()
+	maintenance.awaitField("in_progress", "status", "phase")
+	shop.awaitField("maintenance", "status", "computedStatus")
+	require.Equal(t, "applied-switches", portalView(t, "applied").InProgress[0].Name)
+
+	maintenance.patch(`{"spec":{"scheduledEnd":"9990-01-01T00:00:00Z"}}`) // the years end with 9000
+	object = maintenance.await("False InvalidSchedule")
+	_, found, _ := unstructured.NestedString(object.Object, "status", "phase")
+	require.False(t, found)
+	shop.awaitField("operational", "status", "computedStatus")
+	maintenance.patch(`{"spec":{"scheduledEnd":"` + rfc3339(start.Add(2*time.Hour)) + `","affectedStatus":"degraded"}}`)
+	maintenance.await("True Reconciled")
+	shop.awaitField("degraded", "status", "computedStatus")
+
+	refused := drydock(t, "portal", "delete", "applied", "--component", "applied-shop")
+	require.Equal(t, 1, refused.code)
+	require.Contains(t, refused.err, "delete that object")
+	succeeds(t, "portal", "cancel", "applied", "applied-switches", "--reason", "all is done")
+	maintenance.awaitField("completed", "status", "phase")
+	shop.awaitField("operational", "status", "computedStatus")
+
+	shop.patch(`{"spec":{"portalRef":"applied-elsewhere"}}`)
+	shop.awaitField("applied-elsewhere", "metadata", "labels", "sreportal.io/portal")
+	awaitComponents(t, "applied-elsewhere", 1)
+	awaitComponents(t, "applied", 0)
+	for _, r := range []*kubeRequestor{shop, maintenance} {
+		r.delete()
+		r.awaitGone()
+	}
+	awaitComponents(t, "applied-elsewhere", 0)
+	require.Empty(t, portalView(t, "applied").Completed)
+}
+
+func TestAComponentHasTheNameOfOneOfTheCLI(t *testing.T) {
+	shared(t)
+	path := filepath.Join(t.TempDir(), "component.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`
+apiVersion: sreportal.io/v1alpha1
+kind: Component
+metadata: {name: twice, namespace: default}
+spec: {displayName: Twice, group: Customers, portalRef: twice, status: degraded}
+`), 0o600))
+	succeeds(t, "portal", "apply", "-f", path)
+	twice := componentObject(t, "twice", "twice")
+	twice.await("False NotShown")
+	succeeds(t, "portal", "delete", "twice", "--component", "twice")
+	twice.patch(`{"spec":{"description":"at once, not in 30 s"}}`)
+	twice.await("True Reconciled")
+	refused := drydock(t, "portal", "apply", "-f", path)
+	require.Equal(t, 1, refused.code)
+	require.Contains(t, refused.err, "an object on the hub declares it: change that object")
+	twice.delete()
+	twice.awaitGone()
+}
+
+// An object loses its finalizer by force while no worker runs, and the workflow of a portal is terminated.
+func TestAPortalIsRestoredFromItsObjects(t *testing.T) {
+	alone(t)
+	kept, vanished := componentObject(t, "kept", "restored"), componentObject(t, "vanished", "restored")
+	kept.await("True Reconciled")
+	vanished.await("True Reconciled")
+	require.NoError(t, theFleet.Worker.Kill())
+	vanished.delete()
+	vanished.patch(`{"metadata":{"finalizers":null}}`)
+	vanished.awaitGone()
+	require.NoError(t, theFleet.Worker.Start(t.Context()))
+	awaitComponents(t, "restored", 1)
+
+	terminate(t, "portal/restored")
+	kept.patch(`{"spec":{"status":"degraded"}}`)
+	kept.awaitField("degraded", "status", "computedStatus")
+	require.Len(t, portalView(t, "restored").Components, 1)
+	kept.delete()
+	kept.awaitGone()
+}

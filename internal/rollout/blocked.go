@@ -1,0 +1,172 @@
+package rollout
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// blockingReasons are the reasons of clusters on which no work continues until a person or another program acts, the gravest first. Other reasons to
+// wait are part of the work.
+var blockingReasons = append([]string{
+	"NoController", "LocalStorage", "DaemonSetGone", "ReturnsToNode", "Deadlock", "MultipleBudgets", "DisruptionBudgetNever", "PodsNotEvictable",
+	"EvictionRefused", "Uncordoned", "WorkloadLocksFailed", "RequestorFailed", "Stale", "JobSuspended", "InvalidConfig", "NodeNotFound",
+	"Forbidden", "ClusterUnreachable", "ClusterUnknown", "NoHub", "NoWorker", "TimeoutStartToClose", "Failed", "NotPlaced", "ClustersRefused", "ForeignMaintenance",
+}, briefReasons...)
+
+// briefReasons are blocking reasons that often end by themselves.
+var briefReasons = []string{
+	"JobStopping", "JobPodMissing", "ServerError", "NamespaceTerminating", "NodeNotReady", "NodeBusy", "LockRefused", "WorkloadLocksHeld", "WorkloadLocksNotBack",
+	"DisruptionBudget",
+}
+
+// patience is how long a wait for such a reason is brief.
+const patience = 10 * time.Second
+
+// Brief reports whether work may soon continue without a person. With the zero time, a wait for a reason that often ends by itself is brief.
+func Brief(reason string, since *metav1.Time, now time.Time) bool {
+	return slices.Contains(briefReasons, reason) && (now.IsZero() || since != nil && now.Before(since.Add(patience)))
+}
+
+// gravestCluster returns the running cluster with the gravest reason that blocks it, and how many clusters are blocked; nil: none.
+func gravestCluster(clusters []ranv1.ClusterStatus, blocked func(c *ranv1.ClusterStatus) bool) (gravest *ranv1.ClusterStatus, count int) {
+	rank := func(c *ranv1.ClusterStatus) int { return slices.Index(blockingReasons, c.Reason) }
+	for i := range clusters {
+		c := &clusters[i]
+		if !Working(c) || rank(c) < 0 || !blocked(c) {
+			continue
+		}
+		count++
+		if gravest == nil || rank(c) < rank(gravest) {
+			gravest = c
+		}
+	}
+	return gravest, count
+}
+
+// DeepestWait returns the wait that users see: while a cluster of the batch is blocked, its reason, with the path to it; otherwise the rollout's own.
+func DeepestWait(status *ranv1.ClusterGroupUpgradeStatus) *drydockv1.Wait {
+	if status.Wait == nil || status.Wait.Reason != ranv1.ReasonBatchInProgress {
+		return status.Wait
+	}
+	gravest, count := gravestCluster(status.Clusters, func(*ranv1.ClusterStatus) bool { return true })
+	if gravest == nil {
+		return status.Wait
+	}
+	wait := status.Wait.DeepCopy()
+	path := slices.DeleteFunc([]string{gravest.Name, gravest.Step, gravest.Message}, func(part string) bool { return part == "" })
+	wait.Reason, wait.Message = gravest.Reason, batchInProgress(status).title+strings.Join(path, ": ")
+	if count > 1 {
+		wait.Message += fmt.Sprintf("; blocked clusters: %d", count)
+	}
+	if gravest.Since != nil {
+		wait.Since = *gravest.Since
+	}
+	if gravest.Until != nil {
+		wait.Until = gravest.Until
+	}
+	return wait
+}
+
+// States of a rollout for people, beside those of its last condition.
+const (
+	StateBlocked            = "Blocked"
+	StateWaitingForWindow   = "Waiting for window"
+	StateWaitingForApproval = "Waiting for approval"
+	StateHeld               = "Held"
+	StatePaused             = "Paused"
+	StateSoaking            = "Soaking"
+	StateCancelling         = "Cancelling"
+	StateRunning            = "Running"
+)
+
+// State returns the state of a rollout in plain words: before its start and after its end, those of the reason of its condition. With the zero time, it
+// is not blocked by what often ends by itself.
+func State(status *ranv1.ClusterGroupUpgradeStatus, reason string, now time.Time) string {
+	if status.Status.CompletedAt != nil {
+		return Words(reason)
+	}
+	waitsFor := func(reasons ...string) bool {
+		return status.Wait != nil && slices.Contains(reasons, status.Wait.Reason)
+	}
+	switch held := status.Held; {
+	case waitsFor(ReasonCancelling, ReasonCancellingTimedOut):
+		return StateCancelling
+	case status.Paused:
+		return StatePaused
+	case held != nil && held.Window != "":
+		return StateWaitingForWindow
+	case held != nil:
+		return StateHeld
+	case waitsFor(ranv1.ReasonWaitingForApproval):
+		return StateWaitingForApproval
+	case blockedNow(status, now) != nil, waitsFor(blockingReasons...) && !Brief(status.Wait.Reason, &status.Wait.Since, now):
+		return StateBlocked
+	case status.Status.StartedAt == nil:
+		return Words(reason)
+	case waitsFor(ranv1.ReasonSoaking):
+		return StateSoaking
+	}
+	return StateRunning
+}
+
+// blockedNow returns the gravest cluster that is blocked, and not only for a moment; nil: none.
+func blockedNow(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) *ranv1.ClusterStatus {
+	blocked, _ := gravestCluster(status.Clusters, func(c *ranv1.ClusterStatus) bool { return !Brief(c.Reason, c.Since, now) })
+	return blocked
+}
+
+// Expectation is what is known at a moment about the end of a rollout.
+type Expectation struct {
+	// Estimate of the end, which is not in the past; nil: there is none.
+	Estimate *ranv1.Estimate
+	// Unknown is why there is no estimate, e.g. "spoke-1 is blocked: 3 pods blocked by PodDisruptionBudget shop/web"; empty: there is one, or nothing is
+	// known yet.
+	Unknown string
+	// Bound is what happens at BoundAt at the latest, e.g. "the batch times out"; empty: there is no limit.
+	Bound   string
+	BoundAt *metav1.Time
+}
+
+// ExpectationOf returns what is known now about the end of a rollout. A status is as old as the last change, so its estimate may be outdated.
+func ExpectationOf(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) Expectation {
+	run := status.Status
+	if run.CompletedAt != nil || run.StartedAt == nil || status.Paused || status.Held != nil {
+		return Expectation{}
+	}
+	var expectation Expectation
+	switch {
+	case run.CurrentBatchDeadline != nil && now.Before(run.CurrentBatchDeadline.Time):
+		expectation = Expectation{Bound: "the batch times out", BoundAt: run.CurrentBatchDeadline}
+	case run.Deadline != nil && now.Before(run.Deadline.Time):
+		expectation = Expectation{Bound: "the rollout times out", BoundAt: run.Deadline}
+	}
+	if blocked := blockedNow(status, now); blocked != nil {
+		expectation.Unknown = blocked.Name + " is blocked"
+		if what, _, _ := strings.Cut(blocked.Message, " ("); what != "" {
+			expectation.Unknown += ": " + what
+		}
+		if blocked.Until != nil && now.Before(blocked.Until.Time) {
+			expectation.Bound, expectation.BoundAt = "this step gives up", blocked.Until
+		}
+		return expectation
+	}
+	if wait := status.Wait; wait != nil && wait.Reason == ranv1.ReasonWaitingForApproval {
+		return Expectation{Unknown: "the rollout waits for an approval", Bound: expectation.Bound, BoundAt: expectation.BoundAt}
+	}
+	switch estimate := run.Estimate; {
+	case estimate == nil:
+		return Expectation{}
+	case now.Before(estimate.End.Time):
+		expectation.Estimate = estimate
+	default:
+		expectation.Unknown = "it takes longer than expected"
+	}
+	return expectation
+}

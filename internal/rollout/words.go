@@ -1,0 +1,62 @@
+package rollout
+
+import (
+	"fmt"
+	"strings"
+	"unicode"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+)
+
+// Words are a CamelCase reason as words, e.g. "Timed out" for TimedOut.
+func Words(reason string) string {
+	var words strings.Builder
+	for i, letter := range reason {
+		switch {
+		case i == 0:
+			words.WriteRune(unicode.ToUpper(letter))
+		case unicode.IsUpper(letter):
+			words.WriteByte(' ')
+			words.WriteRune(unicode.ToLower(letter))
+		default:
+			words.WriteRune(letter)
+		}
+	}
+	return words.String()
+}
+
+// ClusterWords returns the state of a cluster in plain words. over: its rollout has ended, so a pending cluster will not start.
+func ClusterWords(state ranv1.ClusterState, over bool) string {
+	switch {
+	case state == ranv1.ClusterTimedOut:
+		return "timed out"
+	case state == ranv1.ClusterPending && over:
+		return "not started"
+	}
+	return string(state)
+}
+
+// CountsText returns how many clusters of a rollout are in each state, e.g. "5 of 13 clusters complete, 2 running, 1 failed, 5 pending".
+func CountsText(counts ranv1.ClusterCounts, over bool) string {
+	clusters := "clusters"
+	if counts.Total == 1 {
+		clusters = "cluster"
+	}
+	text := fmt.Sprintf("%d of %d %s complete", counts.Complete, counts.Total, clusters)
+	for _, other := range []struct {
+		count int32
+		state ranv1.ClusterState
+	}{
+		{counts.Running, ranv1.ClusterRunning},
+		{counts.Failed, ranv1.ClusterFailed},
+		{counts.TimedOut, ranv1.ClusterTimedOut},
+		{counts.Cancelled, ranv1.ClusterCancelled},
+		{counts.Skipped, ranv1.ClusterSkipped},
+		{counts.Pending, ranv1.ClusterPending},
+	} {
+		if other.count > 0 {
+			text += fmt.Sprintf(", %d %s", other.count, ClusterWords(other.state, over))
+		}
+	}
+	return text
+}

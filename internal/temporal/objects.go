@@ -1,0 +1,62 @@
+package temporal
+
+import (
+	"fmt"
+
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/sdk/converter"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Object names an object in a cluster: the request of a workflow, which shows the workflow's status.
+type Object struct {
+	// Cluster of the object; empty: the hub.
+	Cluster    string    `json:"cluster"`
+	APIVersion string    `json:"apiVersion"`
+	Kind       string    `json:"kind"`
+	Namespace  string    `json:"namespace,omitempty"`
+	Name       string    `json:"name"`
+	UID        types.UID `json:"uid"`
+}
+
+// GroupVersionKind returns the kind of the object.
+func (o Object) GroupVersionKind() schema.GroupVersionKind {
+	return schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)
+}
+
+// NamespacedName returns the name of the object within its cluster.
+func (o Object) NamespacedName() types.NamespacedName {
+	return types.NamespacedName{Namespace: o.Namespace, Name: o.Name}
+}
+
+// String returns the object as Kind namespace/name.
+func (o Object) String() string {
+	name := o.Name
+	if o.Namespace != "" {
+		name = o.Namespace + "/" + name
+	}
+	return o.Kind + " " + name
+}
+
+// MemoObject is the memo field of a workflow with its Object.
+const MemoObject = "object"
+
+// ObjectOf returns the object that a run of a workflow works for; nil: there is none.
+func ObjectOf(run *workflowpb.WorkflowExecutionInfo) (*Object, error) {
+	payload, ok := run.GetMemo().GetFields()[MemoObject]
+	if !ok {
+		return nil, nil
+	}
+	object := &Object{}
+	if err := converter.GetDefaultDataConverter().FromPayload(payload, object); err != nil {
+		return nil, fmt.Errorf("read memo field %s of workflow %s: %w", MemoObject, run.GetExecution().GetWorkflowId(), err)
+	}
+	return object, nil
+}
+
+// QueryObjectStatus returns the status that the object of a workflow shows.
+const QueryObjectStatus = "objectStatus"
+
+// SignalObject carries the whole current request of an object to the workflow that it started. A repeated signal changes nothing.
+const SignalObject = "object"

@@ -1,0 +1,168 @@
+package kit
+
+import (
+	"maps"
+	"reflect"
+	"time"
+
+	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/activities/events"
+	"drydock.dev/drydock/activities/objects"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+const (
+	// publishInterval is the minimum time between two writes of the status of an object. It grows by publishGrowth with each write of a run, up to
+	// longestPublishInterval, so that a long run does not fill its history.
+	publishInterval        = time.Second
+	publishGrowth          = 20 * time.Millisecond
+	longestPublishInterval = 30 * time.Second
+)
+
+// Publisher writes the status of a workflow to the object from which it was started. It coalesces changes, and always writes the last one.
+type Publisher struct {
+	// Object that shows the status; nil: the workflow was started without one, and nothing is published.
+	Object *temporal.Object
+	// Current returns the status of the object, which does not change afterwards.
+	Current func() any
+	// ByQuery: the status is too large for an input. The workflow answers temporal.QueryObjectStatus with it.
+	ByQuery bool
+	// Retrier of the writes.
+	Retrier Retrier
+	// State passes to the next run.
+	State PublisherState
+
+	changed bool
+	open    bool // the object may be written
+	gone    bool // the object no longer exists
+	writing bool
+	stop    workflow.CancelFunc // ends Run
+	last    any                 // the last written status
+	// interval is the minimum time to the next write.
+	interval time.Duration
+}
+
+// PublisherState is what a publisher has to write beside the status.
+type PublisherState struct {
+	// Events that are not recorded yet. LastEvent is the number of the latest one.
+	Events    []events.ObjectEvent `json:"events,omitempty"`
+	LastEvent int32                `json:"lastEvent,omitempty"`
+	// Annotations to set on the object.
+	Annotations map[string]string `json:"annotations,omitempty"`
+	// Delete: the object is deleted with the last write.
+	Delete bool `json:"delete,omitempty"`
+}
+
+// Open starts the writes: the workers that serve the cluster are known.
+func (p *Publisher) Open() { p.open = true }
+
+// Close ends the writes. What is shown stays.
+func (p *Publisher) Close() { p.gone = true }
+
+// Gone reports whether the object no longer exists, or the writes were closed.
+func (p *Publisher) Gone() bool { return p.gone }
+
+// Change requests a write.
+func (p *Publisher) Change() { p.changed = true }
+
+// Event records an Event on the object with the next write.
+func (p *Publisher) Event(ctx workflow.Context, warning bool, reason, message string) {
+	if p.Object == nil {
+		return
+	}
+	p.State.LastEvent++
+	p.State.Events = append(p.State.Events, events.ObjectEvent{Number: p.State.LastEvent, Warning: warning, Reason: reason, Message: message, At: workflow.Now(ctx)})
+	p.Change()
+}
+
+// Annotate sets an annotation of the object with the next write.
+func (p *Publisher) Annotate(key, value string) {
+	if p.State.Annotations == nil {
+		p.State.Annotations = map[string]string{}
+	}
+	p.State.Annotations[key] = value
+	p.Change()
+}
+
+// Run publishes changes until ctx is cancelled. Run it in its own coroutine: while the API server refuses writes, the work continues.
+func (p *Publisher) Run(ctx workflow.Context) {
+	if p.Object == nil {
+		return
+	}
+	ctx, p.stop = workflow.WithCancel(ctx)
+	for workflow.Await(ctx, func() bool { return p.changed && p.open && !p.writing || p.gone }) == nil && !p.gone {
+		if !p.publish(ctx, false) {
+			continue
+		}
+		p.interval = min(max(publishInterval, p.interval+publishGrowth), longestPublishInterval)
+		pause := workflow.NewTimerWithOptions(ctx, p.interval, workflow.TimerOptions{Summary: "gather changes of the status"})
+		if pause.Get(ctx, nil) != nil {
+			return
+		}
+	}
+}
+
+// Pause waits until no write is in progress, so that the run can continue as new. The next run publishes the status again.
+func (p *Publisher) Pause(ctx workflow.Context) {
+	_ = workflow.Await(ctx, func() bool { return !p.writing })
+}
+
+// Stop ends Run, and its timer with it. No write may be in progress.
+func (p *Publisher) Stop() {
+	if p.stop != nil {
+		p.stop()
+	}
+}
+
+// Finish publishes the last status, and releases the object if it is being deleted. It retries until it succeeds or the object is gone.
+func (p *Publisher) Finish(ctx workflow.Context) {
+	p.Pause(ctx)
+	p.Stop()
+	if p.Object != nil && p.open && !p.gone && ctx.Err() == nil {
+		p.publish(ctx, true)
+	}
+}
+
+// publish writes what has changed since the last write, and reports whether something had.
+func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
+	p.changed = false
+	status := p.Current()
+	//workflowcheck:ignore the order of a comparison does not matter
+	unchanged := reflect.DeepEqual(status, p.last)
+	if !final && unchanged && len(p.State.Events) == 0 && len(p.State.Annotations) == 0 {
+		return false
+	}
+	p.writing = true
+	defer func() { p.writing = false }()
+	written := p.State
+	p.State = PublisherState{LastEvent: written.LastEvent, Delete: written.Delete}
+	var result objects.PublishStatusResult
+	var activities *objects.Activities
+	in := objects.PublishStatusInput{
+		Object: *p.Object, Status: status, Annotations: written.Annotations, Events: written.Events, Final: final, Delete: written.Delete,
+	}
+	if p.ByQuery {
+		in.Status = nil
+	}
+	if err := p.Retrier.Run(ctx, "publish the status", activities.PublishStatus, in, &result); err != nil {
+		if ctx.Err() != nil { // the next run writes it
+			p.State.Events = append(written.Events, p.State.Events...)
+			p.State.Annotations = merged(written.Annotations, p.State.Annotations)
+		}
+		return true // cancelled, or refused finally: the work does not depend on it
+	}
+	p.last, p.gone = status, result.Gone
+	return true
+}
+
+// merged returns the entries of both maps; those of the later one count.
+func merged(earlier, later map[string]string) map[string]string {
+	if len(earlier) == 0 {
+		return later
+	}
+	all := maps.Clone(earlier)
+	//workflowcheck:ignore the order of a copy does not matter
+	maps.Copy(all, later)
+	return all
+}
