@@ -161,7 +161,7 @@ func TestUnreadableObjectsInAFileAreInvalidInput(t *testing.T) {
 	}{
 		"a saved rollout without content": {
 			[]string{"upgrade", "plan", "-f", blocked},
-			hubObjects + "\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {namespace: prod, name: drydock-october}, data: {some: text}}", "ConfigMap prod/drydock-october is not Drydock's",
+			hubObjects + "\n---\n{apiVersion: v1, kind: ConfigMap, metadata: {namespace: drydock-system, name: rollout.prod.october}, data: {some: text}}", "ConfigMap drydock-system/rollout.prod.october is not Drydock's",
 		},
 		"a policy with invalid clusters": {
 			[]string{"upgrade", "plan", "-f", blocked},

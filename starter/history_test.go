@@ -14,8 +14,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+	ctrlclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -109,8 +111,10 @@ status:
   status: {startedAt: "2026-07-01T20:00:00Z", completedAt: "2026-07-02T00:00:00Z"}`
 	objects, err := kubernetes.NewForConfig(hub)
 	require.NoError(t, err)
-	_, err = objects.CoreV1().ConfigMaps("default").Create(t.Context(), &corev1.ConfigMap{
-		ObjectMeta: metav1.ObjectMeta{Name: "drydock-july", Annotations: map[string]string{"drydock.dev/owner": "cgu/default/july/0a1b"}},
+	_, err = objects.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.SystemNamespace}}, metav1.CreateOptions{})
+	require.NoError(t, ctrlclient.IgnoreAlreadyExists(err))
+	_, err = objects.CoreV1().ConfigMaps(kube.SystemNamespace).Create(t.Context(), &corev1.ConfigMap{
+		ObjectMeta: metav1.ObjectMeta{Name: rollout.SavedName("default", "july"), Annotations: map[string]string{"drydock.dev/owner": "cgu/default/july/0a1b"}},
 		Data:       map[string]string{rollout.SavedKey: kept},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)

@@ -23,7 +23,6 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/observe"
-	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
@@ -187,7 +186,7 @@ func (c *cli) keptRun(ctx context.Context, target subject) (*rolloutRun, error) 
 	}
 	namespace, name, _ := strings.Cut(target.name, "/")
 	var kept corev1.ConfigMap
-	err = reader.Get(ctx, types.NamespacedName{Namespace: namespace, Name: rollout.SavedName(name)}, &kept)
+	err = reader.Get(ctx, snapshot.SavedKey(types.NamespacedName{Namespace: namespace, Name: name}), &kept)
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

@@ -30,7 +30,7 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	webhookSecret []byte,
 ) {
 	waits := activitykit.Waits{Temporal: server, Workflows: server}
-	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Images: images})
+	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Images: images})
 	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&manifestworks.Activities{Clusters: clusters, Waits: waits})

@@ -78,6 +78,6 @@ func NodeRollout(clusters ...string) ranv1.ClusterGroupUpgrade {
 func GetSaved(t *testing.T, name string) *corev1.ConfigMap {
 	t.Helper()
 	kept := &corev1.ConfigMap{}
-	require.NoError(t, BareCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: "default", Name: name}, kept))
+	require.NoError(t, BareCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: kube.SystemNamespace, Name: name}, kept))
 	return kept
 }

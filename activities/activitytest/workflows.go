@@ -10,9 +10,12 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
 	temporalclient "go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/converter"
 
 	"drydock.dev/drydock/activities/activitykit"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // Workflows is a Temporal server with the workflows whose status was set, by owner. It counts the reads.
@@ -54,6 +57,18 @@ func (w *Workflows) DescribeWorkflowExecution(_ context.Context, id, run string)
 		}
 	}
 	return nil, serviceerror.NewNotFound("workflow not found")
+}
+
+// Rollouts answers queries for rollouts by the IDs of their runs.
+type Rollouts map[string]ranv1.ClusterGroupUpgrade
+
+func (r Rollouts) QueryWorkflow(_ context.Context, workflowID, runID, query string, _ ...any) (converter.EncodedValue, error) {
+	object, known := r[runID]
+	if !known || query != temporal.QueryRollout || workflowID != temporal.ClusterGroupUpgradeID(object.Namespace, object.Name) {
+		return nil, serviceerror.NewNotFound("workflow not found")
+	}
+	payloads, err := temporal.DataConverter().ToPayloads(object)
+	return temporalclient.NewValue(payloads), err
 }
 
 func (w *Workflows) GetWorkflowHistory(context.Context, string, string, bool, enumspb.HistoryEventFilterType) temporalclient.HistoryEventIterator {

@@ -50,7 +50,7 @@ func TestHoldsAreSavedOnTheHubAndALateWriteIsIgnored(t *testing.T) {
 
 func TestForeignOrUnreadableHoldsAreNeitherTrustedNorOverwritten(t *testing.T) {
 	for _, tt := range []struct{ name, managedBy, content, says string }{
-		{"a foreign ConfigMap", "helm", "number: 1", "ConfigMap default/emergency-stop.drydock.dev is not Drydock's"},
+		{"a foreign ConfigMap", "helm", "number: 1", "ConfigMap drydock-system/emergency-stop.drydock.dev is not Drydock's"},
 		{"a mistyped field", activitykit.ManagedBy, "number: 1\nhold: []", "unknown field \"hold\": correct or delete it"},
 		{"no YAML", activitykit.ManagedBy, "number: {", "cannot be read"},
 	} {

@@ -18,7 +18,7 @@ import (
 
 // The ConfigMap of the hub with the saved holds. The shipped role may write it, and no saved rollout can have its name.
 const (
-	SavedHoldsNamespace = metav1.NamespaceDefault
+	SavedHoldsNamespace = kube.SystemNamespace
 	SavedHoldsName      = "emergency-stop.drydock.dev"
 	// SavedHoldsKey holds an emergency.State, as YAML.
 	SavedHoldsKey = "holds.yaml"

@@ -2,7 +2,6 @@ package rollouts
 
 import (
 	"context"
-	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -29,7 +28,8 @@ func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUp
 	for _, blocker := range rollout.Blockers(&cgu) {
 		object, saved := &ranv1.ClusterGroupUpgrade{}, &corev1.ConfigMap{}
 		object.Namespace, object.Name = blocker.Namespace, blocker.Name
-		saved.Namespace, saved.Name = blocker.Namespace, rollout.SavedName(blocker.Name)
+		key := snapshot.SavedKey(blocker)
+		saved.Namespace, saved.Name = key.Namespace, key.Name
 		kinds = append(kinds, kube.IfServed(object), kube.SingleObject(saved))
 	}
 	return r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
@@ -60,28 +60,26 @@ func readRollout(ctx context.Context, hub *kube.Cluster, name types.NamespacedNa
 	case err == nil:
 		return object, nil
 	case apierrors.IsNotFound(err), meta.IsNoMatchError(err):
-		return readSaved(ctx, hub, name)
+		saved, _, err := readSaved(ctx, hub, name)
+		return saved, err
 	default:
 		return nil, activitykit.Explain(hub, "read ClusterGroupUpgrade "+name.String(), err)
 	}
 }
 
-// readSaved returns the saved rollout of a name; nil: none is saved.
-func readSaved(ctx context.Context, hub *kube.Cluster, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+// readSaved returns the saved rollout of a name, and the run in Temporal that saved it; nil: none is saved.
+func readSaved(ctx context.Context, hub *kube.Cluster, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, string, error) {
 	var saved corev1.ConfigMap
-	key := client.ObjectKey{Namespace: name.Namespace, Name: rollout.SavedName(name.Name)}
-	err := hub.Client.Get(ctx, key, &saved)
-	switch {
+	key := snapshot.SavedKey(name)
+	switch err := hub.Client.Get(ctx, key, &saved); {
 	case apierrors.IsNotFound(err):
-		return nil, nil
-	case apierrors.IsForbidden(err):
-		return nil, fmt.Errorf("ConfigMap %s may not be read: bind ClusterRole drydock-rollouts in namespace %s of the hub", key, key.Namespace)
+		return nil, "", nil
 	case err != nil:
-		return nil, activitykit.Explain(hub, "read ConfigMap "+key.String(), err)
+		return nil, "", activitykit.Explain(hub, "read ConfigMap "+key.String(), err)
 	}
 	object, err := snapshot.SavedRollout(&saved, name)
 	if err != nil {
-		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
+		return nil, "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
-	return object, nil
+	return object, saved.Annotations[annotationRun], nil
 }

@@ -89,25 +89,38 @@ func TestANewCycleEndsTheWaitForBlockers(t *testing.T) {
 	require.ErrorContains(t, err, "default/egg -> default/chicken -> default/egg")
 }
 
-func TestAnUnreadableNamespaceIsReportedWithTheMissingRole(t *testing.T) {
-	ended := awaitBlockers(t.Context(), "unbound", blockedBy("kube-public", "other"))
-	require.ErrorContains(t, <-ended, "kube-public")
-}
-
 func TestASavedRolloutIsLoadedWithItsPlan(t *testing.T) {
 	in := finalStatus("default", "again", ranv1.ReasonFailed)
+	in.Object.Spec = activitytest.NodeRollout(activitytest.SpokeName, "gone").Spec
 	in.Object.Status.RemediationPlan = [][]string{{activitytest.SpokeName}, {"gone"}}
 	in.Object.Status.Clusters = []ranv1.ClusterStatus{{Name: activitytest.SpokeName, Batch: 1, State: ranv1.ClusterFailed}, {Name: "gone", Batch: 2, State: ranv1.ClusterComplete}}
-	rollouts := &Activities{Clusters: activitytest.Clusters}
-	require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+	rollouts := &Activities{Clusters: activitytest.Clusters, Workflows: activitytest.Rollouts{in.RunID: in.Object}}
+	forged := in
+	forged.Object.Spec.Clusters = []string{"another"}
+	forged.Object.Status.RemediationPlan = [][]string{{"another"}}
+	require.NoError(t, rollouts.SaveRollout(t.Context(), forged))
 	recalled, err := rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: "again"})
 	require.NoError(t, err)
+	require.Equal(t, in.Object.Spec.Clusters, recalled.Object.Spec.Clusters, "the run in Temporal counts, not the copy on the hub")
 	require.Equal(t, in.Object.Status.RemediationPlan, rollout.Expand(recalled.Object.Status).RemediationPlan)
 	require.Equal(t, ranv1.ClusterPending, recalled.Object.Status.Clusters[0].State)
 
 	_, err = rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: "never"})
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "rollout default/never is not saved on the hub")
+}
+
+// What Temporal no longer vouches for is not run.
+func TestARolloutWhoseRunIsGoneIsNotRetried(t *testing.T) {
+	for _, run := range []string{"", "forgotten"} {
+		in := finalStatus("default", "lost", ranv1.ReasonFailed)
+		in.RunID = run
+		rollouts := &Activities{Clusters: activitytest.Clusters, Workflows: activitytest.Rollouts{"another": in.Object}}
+		require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+		_, err := rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: "lost"})
+		require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
+		require.ErrorContains(t, err, "start it again with its manifest")
+	}
 }
 
 func TestAPlanWithACycleIsNotValid(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"go.temporal.io/api/serviceerror"
 	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -32,33 +33,37 @@ type LoadedRollout struct {
 	TaskQueues map[string]string `json:"taskQueues,omitempty"`
 }
 
-// LoadRollout reads a saved rollout from the hub for a retry, and finds the task queues of its clusters. Errors: NotFound if nothing is saved;
-// InvalidSpec if nothing can be retried, or no worker serves a cluster; ClusterUnknown to retry on another worker.
+// LoadRollout loads a saved rollout for a retry, and finds the task queues of its clusters. Errors: NotFound if nothing is saved, or Temporal no
+// longer retains the run; InvalidSpec if nothing can be retried, or no worker serves a cluster; ClusterUnknown to retry on another worker.
 func (r *Activities) LoadRollout(ctx context.Context, in LoadRolloutInput) (LoadedRollout, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
 		return LoadedRollout{}, err
 	}
 	name := types.NamespacedName{Namespace: in.Namespace, Name: in.Name}
-	object, err := readSaved(ctx, hub, name)
+	saved, runID, err := readSaved(ctx, hub, name)
 	if err != nil {
 		return LoadedRollout{}, err
 	}
-	if object == nil {
+	if saved == nil {
 		return LoadedRollout{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("rollout %s is not saved on the hub: start it", name), nil)
+	}
+	object, err := r.queryRollout(ctx, name, runID)
+	if err != nil {
+		return LoadedRollout{}, err
 	}
 	if object.Status, err = rollout.Retry(object.Status, object.Spec.RemediationStrategy.Canaries, in.Request); err != nil {
 		return LoadedRollout{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("rollout %s: %v", name, err), nil)
 	}
 	unfinished := pendingClusters(object.Status.Clusters)
 	object.Status = rollout.Compact(object.Status)
-	loaded := LoadedRollout{Object: *object}
+	loaded := LoadedRollout{Object: object}
 	notBound, err := snapshot.NotBound(ctx, hub.Client, &object.Status, unfinished)
 	if err != nil {
 		return LoadedRollout{}, activitykit.Explain(hub, "read which policies are bound", err)
 	}
 	loaded.NotBound = rollout.CompactNotBound(notBound, rollout.NamesOf(object.Status.Clusters))
-	if !worksOnClusters(object) {
+	if !worksOnClusters(&object) {
 		return loaded, nil
 	}
 	var unreachable []string
@@ -73,6 +78,33 @@ func (r *Activities) LoadRollout(ctx context.Context, in LoadRolloutInput) (Load
 		return LoadedRollout{}, temporal.Error(temporal.ErrInvalidSpec, message, nil)
 	}
 	return loaded, nil
+}
+
+// queryRollout asks the run that saved a rollout for its spec and status, which only Temporal can vouch for: people may have changed the copy on the
+// hub.
+func (r *Activities) queryRollout(ctx context.Context, name types.NamespacedName, runID string) (ranv1.ClusterGroupUpgrade, error) {
+	var object ranv1.ClusterGroupUpgrade
+	lost := func(why string) error {
+		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("rollout %s: %s: start it again with its manifest", name, why), nil)
+	}
+	if runID == "" {
+		return object, lost("the copy on the hub does not name the run that saved it")
+	}
+	answer, err := r.Workflows.QueryWorkflow(ctx, temporal.ClusterGroupUpgradeID(name.Namespace, name.Name), runID, temporal.QueryRollout)
+	if _, forgotten := errors.AsType[*serviceerror.NotFound](err); forgotten {
+		return object, lost("Temporal no longer retains its run " + runID)
+	}
+	if err == nil {
+		err = answer.Get(&object)
+	}
+	if err != nil {
+		return object, fmt.Errorf("query run %s of rollout %s: %w", runID, name, err)
+	}
+	status := object.Status
+	object.Status = ranv1.ClusterGroupUpgradeStatus{}
+	object, err = r.CheckRollout(ctx, object)
+	object.Status = status
+	return object, err
 }
 
 // pendingClusters are the clusters that are retried.

@@ -35,6 +35,8 @@ import (
 type Activities struct {
 	Clusters *kube.Clusters
 	Waits    activitykit.Waits
+	// Workflows answers for the rollouts that are retried.
+	Workflows activitykit.Querier
 	// Images are the default images of the Jobs that prepare clusters.
 	Images PreparationImages
 }

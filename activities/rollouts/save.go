@@ -16,6 +16,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -24,11 +25,15 @@ type SaveRolloutInput struct {
 	Object ranv1.ClusterGroupUpgrade `json:"object"`
 	// Owner is the ownership mark of the rollout's workflow.
 	Owner string `json:"owner"`
+	// RunID is the run of the workflow, which answers for the rollout. It differs from that in Owner after continue-as-new.
+	RunID string `json:"runID"`
 }
 
-// SaveRollout saves a rollout with its status on the hub, in ConfigMap drydock-<name> of its namespace. It replaces the ConfigMap of an earlier
-// rollout of that name. Errors: NotFound if the namespace does not exist or may not be written; InvalidSpec if the ConfigMap does not belong to
-// Drydock.
+// annotationRun of a saved rollout is its SaveRolloutInput.RunID.
+const annotationRun = "drydock.dev/run"
+
+// SaveRollout saves a rollout with its status on the hub, in the ConfigMap of snapshot.SavedKey. It replaces the ConfigMap of an earlier run of the
+// rollout. Errors: NotFound if the namespace does not exist or may not be written; InvalidSpec if the ConfigMap does not belong to the rollout.
 func (r *Activities) SaveRollout(ctx context.Context, in SaveRolloutInput) error {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
@@ -47,7 +52,7 @@ func (r *Activities) SaveRollout(ctx context.Context, in SaveRolloutInput) error
 	case apierrors.IsNotFound(err):
 		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s: the hub has no namespace %s", name, saved.Namespace), err)
 	case apierrors.IsForbidden(err):
-		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s may not be written: bind ClusterRole drydock-rollouts in namespace %s of the hub", name, saved.Namespace), err)
+		return temporal.Error(temporal.ErrNotFound, fmt.Sprintf("%s may not be written: apply deploy/rbac/hub.yaml to the hub", name), err)
 	}
 	return activitykit.Explain(hub, "write "+name, err)
 }
@@ -59,11 +64,12 @@ func savedRollout(in SaveRolloutInput) (*corev1.ConfigMap, error) {
 	if err != nil {
 		return nil, err
 	}
+	key := snapshot.SavedKey(client.ObjectKeyFromObject(&in.Object))
 	saved := &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
-			Namespace: in.Object.Namespace, Name: rollout.SavedName(in.Object.Name),
+			Namespace: key.Namespace, Name: key.Name,
 			Labels:      map[string]string{activitykit.LabelManagedBy: activitykit.ManagedBy},
-			Annotations: map[string]string{kube.AnnotationOwner: in.Owner},
+			Annotations: map[string]string{kube.AnnotationOwner: in.Owner, annotationRun: in.RunID},
 		},
 	}
 	if len(content) <= plainLimit {
@@ -97,9 +103,10 @@ func replaceSaved(ctx context.Context, hub *kube.Cluster, saved *corev1.ConfigMa
 	if err := hub.Client.Get(ctx, client.ObjectKeyFromObject(saved), &existing); err != nil {
 		return err
 	}
-	if existing.Labels[activitykit.LabelManagedBy] != activitykit.ManagedBy {
-		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("ConfigMap %s/%s is not Drydock's (label %s is not %s)",
-			existing.Namespace, existing.Name, activitykit.LabelManagedBy, activitykit.ManagedBy), nil)
+	theirs, _ := kube.OwnerWorkflow(kube.Owner(&existing))
+	if ours, _ := kube.OwnerWorkflow(kube.Owner(saved)); theirs != ours {
+		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("ConfigMap %s/%s is not that of this rollout: annotation %s does not name workflow %s",
+			existing.Namespace, existing.Name, kube.AnnotationOwner, ours), nil)
 	}
 	saved.ResourceVersion = existing.ResourceVersion
 	return hub.Client.Update(ctx, saved)

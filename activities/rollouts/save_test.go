@@ -22,7 +22,7 @@ import (
 )
 
 func finalStatus(namespace, name, reason string) SaveRolloutInput {
-	return SaveRolloutInput{Owner: "cgu/" + namespace + "/" + name + "/run", Object: ranv1.ClusterGroupUpgrade{
+	return SaveRolloutInput{Owner: "cgu/" + namespace + "/" + name + "/first", RunID: "run-of-" + name, Object: ranv1.ClusterGroupUpgrade{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Status: ranv1.ClusterGroupUpgradeStatus{Conditions: []metav1.Condition{
 			{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: reason},
@@ -37,7 +37,7 @@ func TestASavedStatusReplacesTheOneBefore(t *testing.T) {
 		require.NoError(t, rollouts.SaveRollout(t.Context(), in))
 		require.NoError(t, rollouts.SaveRollout(t.Context(), in), "a repeated save succeeds")
 
-		kept := activitytest.GetSaved(t, "drydock-kept")
+		kept := activitytest.GetSaved(t, "rollout.default.kept")
 		require.True(t, kube.OwnedBy(kept, in.Owner))
 		var object ranv1.ClusterGroupUpgrade
 		require.NoError(t, yaml.UnmarshalStrict([]byte(kept.Data[rollout.SavedKey]), &object))
@@ -62,7 +62,7 @@ func TestARolloutOfTenThousandClustersIsSavedAndLoaded(t *testing.T) {
 	rollouts := &Activities{Clusters: activitytest.Clusters}
 	require.NoError(t, rollouts.SaveRollout(t.Context(), in))
 
-	object, err := snapshot.SavedRollout(activitytest.GetSaved(t, "drydock-largest"), client.ObjectKey{Namespace: "default", Name: "largest"})
+	object, err := snapshot.SavedRollout(activitytest.GetSaved(t, "rollout.default.largest"), client.ObjectKey{Namespace: "default", Name: "largest"})
 	require.NoError(t, err)
 	require.Equal(t, in.Object.Spec.Clusters, object.Spec.Clusters)
 	require.Equal(t, whole.RemediationPlan, object.Status.RemediationPlan)
@@ -72,20 +72,29 @@ func TestARolloutOfTenThousandClustersIsSavedAndLoaded(t *testing.T) {
 
 	short := finalStatus("default", "largest", ranv1.ReasonTimedOut)
 	require.NoError(t, rollouts.SaveRollout(t.Context(), short), "a short rollout replaces a long one")
-	require.Empty(t, activitytest.GetSaved(t, "drydock-largest").BinaryData)
+	require.Empty(t, activitytest.GetSaved(t, "rollout.default.largest").BinaryData)
 }
 
-func TestAForeignConfigMapIsNotOverwritten(t *testing.T) {
-	foreign := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "drydock-foreign"}, Data: map[string]string{"mine": "yes"}}
-	activitytest.Create(t, activitytest.BareCluster(t), foreign)
-	err := (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("default", "foreign", ranv1.ReasonFailed))
-	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
-	require.ErrorContains(t, err, "ConfigMap default/drydock-foreign is not Drydock's")
-	require.Equal(t, map[string]string{"mine": "yes"}, activitytest.GetSaved(t, "drydock-foreign").Data)
+func TestTheConfigMapOfAnotherIsNotOverwritten(t *testing.T) {
+	for name, owner := range map[string]string{"foreign": "", "other": "cgu/default/another/run"} {
+		t.Run(name, func(t *testing.T) {
+			theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+				Namespace: kube.SystemNamespace, Name: "rollout.default." + name, Annotations: map[string]string{kube.AnnotationOwner: owner},
+			}, Data: map[string]string{"mine": "yes"}}
+			activitytest.Create(t, activitytest.BareCluster(t), theirs)
+			err := (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("default", name, ranv1.ReasonFailed))
+			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+			require.ErrorContains(t, err, "annotation drydock.dev/owner does not name workflow cgu/default/"+name)
+			require.Equal(t, map[string]string{"mine": "yes"}, activitytest.GetSaved(t, theirs.Name).Data)
+		})
+	}
 }
 
-func TestANamespaceWithoutWriteAccessIsReported(t *testing.T) {
-	err := (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("kube-public", "r", ranv1.ReasonFailed))
-	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
-	require.ErrorContains(t, err, "bind ClusterRole drydock-rollouts in namespace kube-public of the hub")
+// Rollouts are saved where only Drydock may write. The namespace of a rollout needs no rights for that.
+func TestARolloutOfAnyNamespaceIsSaved(t *testing.T) {
+	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("team-a", "kept", ranv1.ReasonFailed)))
+	require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), finalStatus("kube-public", "kept", ranv1.ReasonTimedOut)))
+	object, err := snapshot.SavedRollout(activitytest.GetSaved(t, "rollout.kube-public.kept"), client.ObjectKey{Namespace: "kube-public", Name: "kept"})
+	require.NoError(t, err)
+	require.Equal(t, ranv1.ReasonTimedOut, object.Status.Conditions[0].Reason)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/testsuite"
+	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"drydock.dev/drydock/activities/activitytest"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -52,9 +53,12 @@ func TestARetryRunsOnTheWorkersOfItsClusters(t *testing.T) {
 	recall := func(t *testing.T, spec ranv1.ClusterGroupUpgradeSpec, failed string) (LoadedRollout, error) {
 		in := finalStatus("default", "again-"+failed, ranv1.ReasonFailed)
 		in.Object.Spec = spec
+		in.Object.Spec.Clusters = []string{failed, "gone"}
+		in.Object.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt32(1)
 		in.Object.Status.RemediationPlan = [][]string{{failed}, {"gone"}}
 		in.Object.Status.Clusters = []ranv1.ClusterStatus{{Name: failed, Batch: 1, State: ranv1.ClusterFailed}, {Name: "gone", Batch: 2, State: ranv1.ClusterComplete}}
 		require.NoError(t, rollouts.SaveRollout(t.Context(), in))
+		rollouts.Workflows = activitytest.Rollouts{in.RunID: in.Object}
 		return rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: in.Object.Name})
 	}
 	for name, spec := range map[string]ranv1.ClusterGroupUpgradeSpec{

@@ -26,6 +26,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/kube"
 	planning "drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -88,7 +89,7 @@ func register(t *testing.T, name string, annotations map[string]string) {
 // savedStatus is the final status of a rollout that is saved on the hub.
 func savedStatus(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
 	t.Helper()
-	saved, err := theFleet.Hub.Client.CoreV1().ConfigMaps("default").Get(t.Context(), "drydock-"+name, metav1.GetOptions{})
+	saved, err := theFleet.Hub.Client.CoreV1().ConfigMaps(kube.SystemNamespace).Get(t.Context(), planning.SavedName("default", name), metav1.GetOptions{})
 	require.NoError(t, err)
 	var object ranv1.ClusterGroupUpgrade
 	require.NoError(t, yaml.UnmarshalStrict([]byte(saved.Data[planning.SavedKey]), &object))

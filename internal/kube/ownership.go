@@ -27,6 +27,9 @@ const (
 	AnnotationWorker = "drydock.dev/worker"
 )
 
+// SystemNamespace is the namespace of Drydock's ServiceAccounts, and on the hub of what Drydock saves. Write access there is as much as the rights of Drydock.
+const SystemNamespace = "drydock-system"
+
 // WorkerInCluster as the value of AnnotationWorker: an activity-only worker inside the cluster runs its activities.
 const WorkerInCluster = "in-cluster"
 

@@ -119,8 +119,10 @@ func describe(clusters []ranv1.ClusterStatus) string {
 	return text
 }
 
-// SavedName is the name of the ConfigMap with the saved status of a rollout. It is in the namespace of the rollout on the hub.
-func SavedName(name string) string { return safename.Join("-", "drydock", name) }
+// SavedName is the name of the ConfigMap on the hub with the saved status of a rollout, in namespace kube.SystemNamespace.
+func SavedName(namespace, name string) string {
+	return safename.Join(".", "rollout", namespace, name)
+}
 
 // The keys of that ConfigMap. Each ConfigMap has one of them.
 const (

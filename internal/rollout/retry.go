@@ -103,8 +103,16 @@ func allClusters(status ranv1.ClusterGroupUpgradeStatus) ([]ranv1.ClusterStatus,
 		listed[cluster.Name] = cluster
 	}
 	var outcomes []ranv1.ClusterState
+	planned := 0
+	for _, batch := range status.RemediationPlan {
+		planned += len(batch)
+	}
 	for _, outcome := range status.Outcomes {
-		outcomes = append(outcomes, slices.Repeat([]ranv1.ClusterState{outcome.State}, int(outcome.Clusters))...)
+		known := min(int(outcome.Clusters), planned-len(outcomes)) // clusters in no batch come last
+		if known < 0 {
+			return nil, fmt.Errorf("its outcomes have %d clusters in state %s: start it again", outcome.Clusters, outcome.State)
+		}
+		outcomes = append(outcomes, slices.Repeat([]ranv1.ClusterState{outcome.State}, known)...)
 	}
 	var clusters []ranv1.ClusterStatus
 	for i, batch := range status.RemediationPlan {

@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
+	"math"
 	"reflect"
 	"slices"
 	"testing"
@@ -114,6 +115,10 @@ func TestARetryWithoutWorkIsRefusedWithTheReason(t *testing.T) {
 	unsaved.Notes = []string{rollout.NotSaved + ": the hub is down"}
 	cut := ended(ranv1.ClusterFailed, ranv1.ClusterFailed)
 	cut.Clusters = cut.Clusters[:1]
+	negative, huge := *cut.DeepCopy(), *cut.DeepCopy()
+	negative.Outcomes = []ranv1.Outcome{{State: ranv1.ClusterFailed, Clusters: -1}}
+	huge.Outcomes = []ranv1.Outcome{{State: ranv1.ClusterComplete, Clusters: math.MaxInt32}}
+	huge.Clusters = nil
 	for _, tt := range []struct {
 		name   string
 		status ranv1.ClusterGroupUpgradeStatus
@@ -124,6 +129,8 @@ func TestARetryWithoutWorkIsRefusedWithTheReason(t *testing.T) {
 		{"it had no plan", unplanned, "had no valid plan"},
 		{"every cluster is complete", ended(ranv1.ClusterComplete, ranv1.ClusterSkipped), "every cluster is complete"},
 		{"it was cancelled before anything failed", ended(ranv1.ClusterComplete, ranv1.ClusterPending), "cancelled or not started: 1, retry those with --unfinished"},
+		{"a negative number of clusters", negative, "its outcomes have -1 clusters in state failed"},
+		{"more clusters than planned", huge, "every cluster is complete"},
 		{"the state of a cluster is not saved", cut, "the status of cluster c1 is not saved"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -56,7 +56,10 @@ func Parse(name string, text []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err = decompressed(text)
+	plain, err := decompressed(text)
+	if err == nil {
+		text, err = io.ReadAll(plain)
+	}
 	if err != nil {
 		return nil, manifest.Invalid{{File: name, Message: "decompress: " + err.Error()}}
 	}
@@ -172,14 +175,10 @@ func read(path string, stdin io.Reader) (name string, text []byte, err error) {
 	return path, text, err
 }
 
-// decompressed decompresses gzip text, which starts with 1f 8b (RFC 1952), and returns other text as it is.
-func decompressed(text []byte) ([]byte, error) {
+// decompressed reads text, or what gzip text contains, which starts with 1f 8b (RFC 1952).
+func decompressed(text []byte) (io.Reader, error) {
 	if !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
-		return text, nil
+		return bytes.NewReader(text), nil
 	}
-	reader, err := gzip.NewReader(bytes.NewReader(text))
-	if err != nil {
-		return nil, err
-	}
-	return io.ReadAll(reader)
+	return gzip.NewReader(bytes.NewReader(text))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -20,7 +22,7 @@ import (
 func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
 	return rollout.GatherBlockers(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 		var saved corev1.ConfigMap
-		err := reader.Get(ctx, client.ObjectKey{Namespace: name.Namespace, Name: rollout.SavedName(name.Name)}, &saved)
+		err := reader.Get(ctx, SavedKey(name), &saved)
 		if err == nil {
 			return SavedRollout(&saved, name)
 		}
@@ -39,6 +41,14 @@ func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroup
 	})
 }
 
+// SavedKey is the ConfigMap of a saved rollout.
+func SavedKey(rolloutName types.NamespacedName) client.ObjectKey {
+	return client.ObjectKey{Namespace: kube.SystemNamespace, Name: rollout.SavedName(rolloutName.Namespace, rolloutName.Name)}
+}
+
+// maxSaved is the maximum length, in bytes, of a saved rollout. One of 10,000 clusters has about 2 MB.
+const maxSaved = 16 << 20
+
 // SavedRollout reads a saved rollout from its ConfigMap; nil if the ConfigMap belongs to another rollout, whose shortened name is the same.
 func SavedRollout(saved *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
 	where := "ConfigMap " + saved.Namespace + "/" + saved.Name
@@ -49,15 +59,27 @@ func SavedRollout(saved *corev1.ConfigMap, name types.NamespacedName) (*ranv1.Cl
 		return nil, errors.New(where + " is not Drydock's: it has no " + rollout.SavedKey)
 	}
 	var object ranv1.ClusterGroupUpgrade
-	content, err := decompressed(content)
-	if err == nil {
-		err = yaml.Unmarshal(content, &object)
-	}
-	if err != nil {
+	if err := readLimited(content, &object); err != nil {
 		return nil, fmt.Errorf("%s cannot be read: %w: correct or delete it", where, err)
 	}
-	if object.Name != name.Name {
+	if object.Name != name.Name || object.Namespace != name.Namespace {
 		return nil, nil
 	}
 	return &object, nil
+}
+
+// readLimited reads YAML that may be compressed, and not more than maxSaved.
+func readLimited(content []byte, object any) error {
+	reader, err := decompressed(content)
+	if err != nil {
+		return err
+	}
+	content, err = io.ReadAll(io.LimitReader(reader, maxSaved+1))
+	if err != nil {
+		return err
+	}
+	if len(content) > maxSaved {
+		return fmt.Errorf("it has more than %d MiB", maxSaved>>20)
+	}
+	return yaml.Unmarshal(content, object)
 }

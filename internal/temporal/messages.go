@@ -11,6 +11,10 @@ import (
 // QueryStatus is answered by every workflow with the status of its work.
 const QueryStatus = "status"
 
+// QueryRollout is answered by a rollout, also after its end, with its ClusterGroupUpgrade as it is saved on the hub: the spec with all edits, and
+// the status in short.
+const QueryRollout = "rollout"
+
 // QueryHeld asks a workflow that works on several clusters about clusters by name; it answers with Held.
 const QueryHeld = "held"
 

@@ -68,16 +68,26 @@ func (g *groupUpgrade) result() ranv1.ClusterGroupUpgradeStatus {
 	return rollout.Shorten(g.status, resultClusters)
 }
 
+// rollout is the rollout as it is saved, with its status in short.
+func (g *groupUpgrade) rollout() ranv1.ClusterGroupUpgrade {
+	rollout := g.in.Object
+	rollout.Status = g.result()
+	return rollout
+}
+
+// toSave is what is saved on the hub.
+func (g *groupUpgrade) toSave(ctx workflow.Context) rollouts.SaveRolloutInput {
+	return rollouts.SaveRolloutInput{Object: g.rollout(), Owner: kit.Owner(ctx), RunID: workflow.GetInfo(ctx).WorkflowExecution.RunID}
+}
+
 // save writes the final status to the hub, where it outlives the retention of Temporal. A rollout without a plan saves nothing: it would replace the
 // status of an earlier rollout of that name, which can be retried and may block others.
 func (g *groupUpgrade) save(ctx workflow.Context) {
 	if g.phase == phasePlan && !g.saved {
 		return
 	}
-	saved := g.in.Object
-	saved.Status = g.result()
 	retrier := g.retrier().Until(workflow.Now(ctx).Add(policy.HubLimit))
-	err := retrier.Run(ctx, "save the final status on the hub", g.hub.SaveRollout, rollouts.SaveRolloutInput{Object: saved, Owner: kit.Owner(ctx)}, nil)
+	err := retrier.Run(ctx, "save the final status on the hub", g.hub.SaveRollout, g.toSave(ctx), nil)
 	if err != nil {
 		g.record.note(rollout.NotSaved + ": " + temporal.ErrorMessage(err))
 	}

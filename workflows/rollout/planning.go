@@ -85,11 +85,11 @@ func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid b
 
 // register saves the rollout on the hub for the rollouts that it blocks. It ignores a failure, since the final status is saved later.
 func (g *groupUpgrade) register(ctx workflow.Context) {
-	object := g.in.Object
-	object.Status = ranv1.ClusterGroupUpgradeStatus{Conditions: slices.Clone(g.status.Conditions)}
+	registered := g.toSave(ctx)
+	registered.Object.Status = ranv1.ClusterGroupUpgradeStatus{Conditions: slices.Clone(g.status.Conditions)}
 	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx))
 	g.saved = true // also after an error: only the answer may be lost
-	_ = retrier.Run(ctx, "register the rollout on the hub", g.hub.SaveRollout, rollouts.SaveRolloutInput{Object: object, Owner: kit.Owner(ctx)}, nil)
+	_ = retrier.Run(ctx, "register the rollout on the hub", g.hub.SaveRollout, registered, nil)
 }
 
 // checkDuties rejects separate duties if the person who started the rollout is unknown.

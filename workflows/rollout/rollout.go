@@ -136,6 +136,8 @@ func (g *groupUpgrade) registerQueries(ctx workflow.Context) error {
 			workflow.QueryHandlerOptions{Description: "Why no new work starts on the named clusters."}),
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, g.queryStatus,
 			workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor, inPlanOrder}."}),
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryRollout, func() (ranv1.ClusterGroupUpgrade, error) { return g.rollout(), nil },
+			workflow.QueryHandlerOptions{Description: "The rollout as it is saved on the hub: its spec with all edits, and its status in short."}),
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryObjectStatus,
 			func() (ranv1.ClusterGroupUpgradeStatus, error) { return g.objectStatus(), nil },
 			workflow.QueryHandlerOptions{Description: "The status that the ClusterGroupUpgrade on the hub shows."}),
