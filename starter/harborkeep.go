@@ -20,6 +20,7 @@ import (
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/harbor"
+	"drydock.dev/drydock/workflows/preflight"
 )
 
 // harborCluster names a HarborCluster.
@@ -56,6 +57,7 @@ func (c *cli) namedHarborCluster(name string) (subject, error) {
 func newHarborApply(c *cli) *cobra.Command {
 	var file string
 	var wait bool
+	var flags startFlags
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
 		Short: "Create or change the Harbor that a HarborCluster describes",
@@ -78,11 +80,12 @@ With --wait the command returns when Harbor is healthy.`,
 				}
 			}
 			hc.Namespace = c.objectNamespace()
-			return c.applyHarbor(ctx, hc, wait)
+			return c.applyHarbor(ctx, hc, wait, flags)
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the HarborCluster")
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until Harbor is healthy")
+	flags.addWaitForIt(cmd)
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
@@ -91,13 +94,16 @@ With --wait the command returns when Harbor is healthy.`,
 	return cmd
 }
 
-func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wait bool) error {
+func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wait bool, flags startFlags) error {
 	s, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	target := harborCluster(c.cluster, hc.Namespace, hc.Name)
+	if err := c.preflight(ctx, s, target, preflight.Input{Cluster: c.cluster}, flags); err != nil {
+		return err
+	}
 	var applied harboractivities.ApplyClusterResult
 	runID, err := s.changeHarbor(ctx, target, hc, temporal.UpdateApply, harbor.ApplyRequest{Actor: actor(), Object: *hc}, &applied)
 	if err != nil {

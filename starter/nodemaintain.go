@@ -21,6 +21,7 @@ import (
 	"drydock.dev/drydock/internal/safename"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/preflight"
 )
 
 // maintainFlags are the flags of node maintain.
@@ -34,6 +35,7 @@ type maintainFlags struct {
 	drainTimeout, completionTimeout, skipWaitForDelete, healthTimeout, lockTimeout time.Duration
 	// given reports whether a flag was set: for some, absent differs from zero.
 	given func(flag string) bool
+	start startFlags
 	// describing are the flags that set fields of the request.
 	describing *pflag.FlagSet
 }
@@ -52,6 +54,9 @@ file.
 If another maintenance has the node, this one waits until the node is returned. To work on the node together with the other requestor
 instead, join its maintenance: see "drydock node join".
 
+A worker first checks that the cluster, the node and the windows exist, and previews the drain. The command starts nothing and fails if one does not
+exist. It warns of a drain that could not finish unless a person acts.
+
 With --wait the command follows the maintenance until the node is ready, or, if a Job does the work, until the node is back in service.`,
 		Args: func(cmd *cobra.Command, args []string) error {
 			if flags.file != "" {
@@ -67,7 +72,7 @@ With --wait the command follows the maintenance until the node is ready, or, if 
 			if err != nil {
 				return err
 			}
-			return c.startMaintenance(ctx, object, flags.wait)
+			return c.startMaintenance(ctx, object, flags)
 		}),
 	}
 	flags.add(cmd)
@@ -83,6 +88,8 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	f.given = cmd.Flags().Changed
 	cmd.Flags().StringVarP(&f.file, "filename", "f", "", "file with the NodeMaintenance, instead of the flags that describe one; - is standard input")
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until the node is ready")
+	f.start.addWaitForIt(cmd)
+	f.start.addRefuseIfBlocked(cmd)
 	f.describing = pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags := f.describing
 	flags.StringVar(&f.name, "name", "", "name of the maintenance (default: NODE-REQUESTOR)")
@@ -189,19 +196,28 @@ func wholeSeconds(d time.Duration) int32 {
 	return int32(math.Copysign(min(seconds, math.MaxInt32), d.Seconds()))
 }
 
-func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMaintenance, wait bool) error {
+func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMaintenance, flags maintainFlags) error {
+	if drain := object.Spec.DrainSpec; drain != nil {
+		drain.RefuseIfBlocked = drain.RefuseIfBlocked || flags.start.refuseIfBlocked
+		flags.start.refuseIfBlocked = drain.RefuseIfBlocked
+	} else if flags.start.refuseIfBlocked {
+		return usagef("--refuse-if-blocked has no effect: the maintenance does not drain the node")
+	}
 	s, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	target := nodeMaintenance(c.cluster, object.Namespace, object.Name)
+	if err := c.preflight(ctx, s, target, preflight.Input{Cluster: c.cluster, Maintenance: object}, flags.start); err != nil {
+		return err
+	}
 	run, err := s.start(ctx, target, temporal.NodeMaintenanceOptions(c.cluster, object.Spec.NodeName, object.Spec.RequestorID), temporal.NodeMaintenance,
 		nodemaintenance.Input{Cluster: c.cluster, Object: *object})
 	if err != nil {
 		return err
 	}
-	if wait {
+	if flags.wait {
 		last, err := c.watchMaintenance(ctx, s, target, readyForRequestor(object))
 		if err == nil && last.State == maintenancev1.NodeRequestorFailed {
 			return fmt.Errorf("%s: the work failed%s", target, failureText(last.Failure))

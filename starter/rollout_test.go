@@ -22,6 +22,7 @@ func TestCommandsOnARealTemporalServer(t *testing.T) {
 	}{
 		{"before setup, a start names the missing step", startBeforeSetup},
 		{"setup registers search attributes once", setUpTwice},
+		{"without a worker, a start warns that nothing was checked", warnsWithoutWorker},
 		{"without a worker, a status and doctor report it", statusWithoutWorker},
 		{"without a worker, a hold is saved for later", holdWithoutWorker},
 		{"doctor does not count a worker of another version", s.startsWorkerOfAVersion},
@@ -42,6 +43,8 @@ func TestCommandsOnARealTemporalServer(t *testing.T) {
 		{"an ended rollout refuses signals", s.refusesSignalsToEndedRollouts},
 		{"a stopped watch does not stop the rollout", s.stopsWatching},
 		{"a node is maintained by its name", s.maintainsANode},
+		{"what a request names must exist", s.refusesWhatDoesNotExist},
+		{"a start waits for what does not exist", s.waitsForWhatDoesNotExist},
 		{"doctor reports the cleanup of a terminated maintenance", s.cleansUp},
 		{"a held rollout waits and resumes", s.holdsAndReleases},
 		{"the emergency stop loses no request under load", s.holdsUnderLoad},
@@ -96,7 +99,6 @@ func setUpTwice(t *testing.T) {
 }
 
 func statusWithoutWorker(t *testing.T) {
-	startRollout(t, "waiting")
 	got := drydock(t, "upgrade", "status", "prod/waiting")
 	require.Equal(t, outcome{
 		status: exitFailed,

@@ -34,6 +34,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
+	drains "drydock.dev/drydock/internal/drain"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/locks"
 	"drydock.dev/drydock/internal/rollout"
@@ -45,6 +46,7 @@ import (
 	locksworkflow "drydock.dev/drydock/workflows/locks"
 	"drydock.dev/drydock/workflows/nodemaintenance"
 	"drydock.dev/drydock/workflows/portal"
+	"drydock.dev/drydock/workflows/preflight"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 	"drydock.dev/drydock/workflows/slots"
 	"drydock.dev/drydock/workflows/sweeper"
@@ -85,6 +87,7 @@ func (s *stage) startWorker(t *testing.T) {
 		MaxHeartbeatThrottleInterval: 100 * time.Millisecond, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}},
 	})
 	s.worker.RegisterWorkflowWithOptions(rolloutworkflow.ClusterGroupUpgrade, workflow.RegisterOptions{Name: temporal.ClusterGroupUpgrade})
+	s.worker.RegisterWorkflowWithOptions(preflight.Preflight, workflow.RegisterOptions{Name: temporal.Preflight})
 	s.worker.RegisterWorkflowWithOptions(nodemaintenance.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance})
 	s.worker.RegisterWorkflowWithOptions(locksworkflow.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController})
 	s.worker.RegisterWorkflowWithOptions(slots.MaintenanceScheduler, workflow.RegisterOptions{Name: temporal.MaintenanceScheduler})
@@ -94,7 +97,7 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(portal.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal})
 	s.worker.RegisterActivity(&holds.Activities{Temporal: s.client, Hub: noHub{}})
 	s.worker.RegisterWorkflowWithOptions(window.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification})
-	s.worker.RegisterActivity(&windows.Activities{Temporal: s.client, Secret: []byte(webhookSecret)})
+	s.worker.RegisterActivity(&windows.Activities{Temporal: s.client, Workflows: s.client, Secret: []byte(webhookSecret)})
 	s.worker.RegisterActivity(&portals.Activities{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(simulatedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	for name, play := range map[string]any{
@@ -104,6 +107,7 @@ func (s *stage) startWorker(t *testing.T) {
 		},
 		"CheckNodeMaintenance": (&rollouts.Activities{}).CheckNodeMaintenance,
 		"LocateCluster":        func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
+		"ForeseeDrains":        foreseeDrains,
 		"PlanMaintenance": func(context.Context, node.PlanMaintenanceInput) (node.PlanMaintenanceResult, error) {
 			return node.PlanMaintenanceResult{}, nil
 		},
@@ -252,4 +256,17 @@ func (s *stage) simulate(t *testing.T, rollout, cluster string, status ranv1.Clu
 	require.Eventually(t, func() bool {
 		return s.client.SignalWorkflow(t.Context(), id, "", signalSimulation, status) == nil
 	}, patience, tick, "the work on %s has not started", cluster)
+}
+
+// foreseeDrains knows worker-1 to worker-8, and a budget that blocks worker-3.
+func foreseeDrains(_ context.Context, in node.ForeseeDrainsInput) ([]drains.Forecast, error) {
+	switch in.Node {
+	case "":
+		return []drains.Forecast{{Cluster: in.Cluster, Node: "worker-1", Evict: 2, Skip: 1}}, nil
+	case "worker-9":
+		return nil, temporal.Error(temporal.ErrNodeGone, "node worker-9 of cluster spoke-1 does not exist", nil)
+	case "worker-3":
+		return []drains.Forecast{{Cluster: in.Cluster, Node: in.Node, Block: 1, Warning: "the drain of node worker-3 would wait: 1 pod blocked"}}, nil
+	}
+	return nil, nil
 }

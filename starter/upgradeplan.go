@@ -14,17 +14,22 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/snapshot"
+	"drydock.dev/drydock/workflows/preflight"
 )
 
 func newUpgradePlan(c *cli) *cobra.Command {
 	var file string
 	var flags decisionFlags
+	var drains bool
 	cmd := &cobra.Command{
 		Use:   "plan -f FILE",
 		Short: "Show which clusters a rollout would upgrade, in which batches",
 		Long: `Show which clusters a rollout would upgrade, in which batches. The command starts nothing. It plans from the objects on the hub (--context)
 or in a file (--snapshot), with the same function as the rollout. It does not check the workers: a missing Job image or missing credentials
 for a cluster show up only in the rollout.
+
+With --drains a worker makes the plan and previews the drain of each node of the first clusters: how many pods it would evict, and which would block
+it. Then the command needs Temporal, and no credentials of the hub.
 
 The exit status is 1 if the plan is invalid; the conditions give the reason.`,
 		Args: operands(),
@@ -36,6 +41,9 @@ The exit status is 1 if the plan is invalid; the conditions give the reason.`,
 			object, err := c.loadRollout(file)
 			if err != nil {
 				return err
+			}
+			if drains {
+				return c.planDrains(ctx, object, flags)
 			}
 			reader, err := c.reader(flags)
 			if err != nil {
@@ -57,8 +65,38 @@ The exit status is 1 if the plan is invalid; the conditions give the reason.`,
 	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade")
 	c.addNamespaceFlag(cmd)
 	c.addDecisionFlags(cmd, &flags, "the hub")
+	cmd.Flags().BoolVar(&drains, "drains", false, "preview the drains, on a worker")
+	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
+}
+
+// planDrains lets a worker make the plan and preview the drains.
+func (c *cli) planDrains(ctx context.Context, object *ranv1.ClusterGroupUpgrade, flags decisionFlags) error {
+	if flags.snapshot != "" || flags.at != "" {
+		return usagef("--drains is answered by a worker from the clusters: leave out --snapshot and --at")
+	}
+	s, err := c.dial(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	target := rolloutSubject(object.Namespace, object.Name)
+	found, err := s.check(ctx, target, preflight.Input{Rollout: object})
+	if err != nil {
+		return fmt.Errorf("%s: %w", target, err)
+	}
+	nodes := make([]string, 0, len(found.Drains))
+	for _, drain := range found.Drains {
+		nodes = append(nodes, drain.Cluster+"/"+drain.Node)
+	}
+	if err := c.print(found, func(w io.Writer) { renderDrains(w, found) }, nodes...); err != nil {
+		return err
+	}
+	if len(found.Problems) > 0 {
+		return fmt.Errorf("%s cannot start: %s", target, strings.Join(found.Problems, "; "))
+	}
+	return nil
 }
 
 // printPlan prints the plan. An invalid plan is also an error.

@@ -11,18 +11,24 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/preflight"
 	"drydock.dev/drydock/workflows/rollout"
 )
 
 func newUpgradeStart(c *cli) *cobra.Command {
 	var file string
 	var wait bool
+	var flags startFlags
 	cmd := &cobra.Command{
 		Use:   "start -f FILE",
 		Short: "Start a rollout from a ClusterGroupUpgrade",
 		Long: `Start a rollout from a ClusterGroupUpgrade.
 
-The command fails if the rollout is already running. A rollout that has ended can be started again under the same name: the new run makes
+A worker first makes the plan and previews the drains of the first clusters. The command starts nothing and fails if the plan is invalid, for example
+because a cluster or a window does not exist. It warns of a drain that could not finish unless a person acts. Without a worker it warns that
+nothing was checked; the rollout then makes its plan when a worker runs.
+
+The command also fails if the rollout is already running. A rollout that has ended can be started again under the same name: the new run makes
 a new plan, and Temporal retains the previous run. With "enable: false" the rollout is only planned, and waits for "drydock upgrade enable".
 
 With --wait the command follows the rollout as "status --watch" does, and exits with status 0 only if the rollout succeeded.`,
@@ -32,11 +38,13 @@ With --wait the command follows the rollout as "status --watch" does, and exits 
 			if err != nil {
 				return err
 			}
-			return c.startRollout(ctx, object, wait)
+			return c.startRollout(ctx, object, wait, flags)
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade")
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the rollout until it ends")
+	flags.addWaitForIt(cmd)
+	flags.addRefuseIfBlocked(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addTimeoutFlag(cmd)
 	c.addTemporalFlags(cmd)
@@ -66,13 +74,23 @@ func (c *cli) loadRollout(file string) (*ranv1.ClusterGroupUpgrade, error) {
 	return object, nil
 }
 
-func (c *cli) startRollout(ctx context.Context, object *ranv1.ClusterGroupUpgrade, wait bool) error {
+func (c *cli) startRollout(ctx context.Context, object *ranv1.ClusterGroupUpgrade, wait bool, flags startFlags) error {
+	if maintenance := object.Spec.NodeMaintenance; maintenance != nil && maintenance.DrainSpec != nil {
+		maintenance.DrainSpec.RefuseIfBlocked = maintenance.DrainSpec.RefuseIfBlocked || flags.refuseIfBlocked
+		flags.refuseIfBlocked = maintenance.DrainSpec.RefuseIfBlocked
+	} else if flags.refuseIfBlocked {
+		return usagef("--refuse-if-blocked has no effect: the rollout has no spec.nodeMaintenance.drainSpec, so it drains no node")
+	}
 	s, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	target := rolloutSubject(object.Namespace, object.Name)
+	flags.onlyPlanned = object.Spec.Enable != nil && !*object.Spec.Enable
+	if err := c.preflight(ctx, s, target, preflight.Input{Rollout: object}, flags); err != nil {
+		return err
+	}
 	return c.runRollout(ctx, s, target, rollout.Summary(object), wait, rollout.Input{Object: *object, StartedBy: actor()})
 }
 

@@ -35,7 +35,7 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&manifestworks.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&holds.Activities{Temporal: server, Hub: clusters})
-	w.RegisterActivity(&windows.Activities{Temporal: server, Secret: webhookSecret})
+	w.RegisterActivity(&windows.Activities{Temporal: server, Workflows: server, Secret: webhookSecret})
 	w.RegisterActivity(&portals.Activities{Temporal: server})
 	w.RegisterActivity(&objects.Activities{Clusters: clusters, Workflows: server})
 	w.RegisterActivity(&node.Activities{Clusters: clusters, Waits: waits})

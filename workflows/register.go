@@ -13,6 +13,7 @@ import (
 	"drydock.dev/drydock/workflows/nodemaintenance"
 	"drydock.dev/drydock/workflows/onboarding"
 	"drydock.dev/drydock/workflows/portal"
+	"drydock.dev/drydock/workflows/preflight"
 	"drydock.dev/drydock/workflows/rollout"
 	"drydock.dev/drydock/workflows/slots"
 	"drydock.dev/drydock/workflows/sweeper"
@@ -35,6 +36,7 @@ func Register(registry Registry, versioned bool) {
 	registry.RegisterWorkflowWithOptions(clusterupgrade.ClusterUpgrade, workflow.RegisterOptions{Name: temporal.ClusterUpgrade, VersioningBehavior: once})
 	registry.RegisterWorkflowWithOptions(rollout.ClusterPreparation, workflow.RegisterOptions{Name: temporal.ClusterPreparation, VersioningBehavior: once})
 	registry.RegisterWorkflowWithOptions(nodemaintenance.NodeMaintenance, workflow.RegisterOptions{Name: temporal.NodeMaintenance, VersioningBehavior: once})
+	registry.RegisterWorkflowWithOptions(preflight.Preflight, workflow.RegisterOptions{Name: temporal.Preflight, VersioningBehavior: once})
 	registry.RegisterWorkflowWithOptions(locks.WorkloadLockController, workflow.RegisterOptions{Name: temporal.WorkloadLockController, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(sweeper.Sweeper, workflow.RegisterOptions{Name: temporal.Sweeper, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(slots.MaintenanceScheduler, workflow.RegisterOptions{Name: temporal.MaintenanceScheduler, VersioningBehavior: entity})

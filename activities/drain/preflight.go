@@ -39,6 +39,15 @@ func Warn(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, p
 	return warnOf(ctx, cluster, ref, found), err
 }
 
+// Forecast is what a drain would do now.
+type Forecast = drain.Forecast
+
+// Foresee returns what the drain would do now. It records no Event.
+func Foresee(ctx context.Context, cluster *kube.Cluster, node string, preflight Preflight) (Forecast, error) {
+	found, err := findObstacles(ctx, cluster, node, preflight)
+	return found.Forecast(cluster.Name), err
+}
+
 func findObstacles(ctx context.Context, cluster *kube.Cluster, node string, preflight Preflight) (drain.Findings, error) {
 	if preflight.Drain == nil {
 		return drain.Findings{}, nil

@@ -27,6 +27,8 @@ import (
 // Activities reads the calendars of maintenance windows, and connects workflows and windows.
 type Activities struct {
 	Temporal activitykit.Starter
+	// Workflows are queried for the status of windows.
+	Workflows activitykit.Querier
 	// Secret signs notifications; without one none is sent.
 	Secret []byte
 }

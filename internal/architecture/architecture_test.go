@@ -152,6 +152,7 @@ var workflowImports = map[string][]string{
 	"window":          {},
 	"portal":          {},
 	"locks":           {},
+	"preflight":       {"gates"},
 	"harbor":          {"gates"},
 	"slots":           {"gates", "sweeper"},
 	"nodemaintenance": {"gates", "slots", "sweeper"},

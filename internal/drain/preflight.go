@@ -17,6 +17,29 @@ type Findings struct {
 	node string
 	// refused pods end the drain before the first eviction; stuck ones wait for a person to change their budgets.
 	refused, stuck []obstacle
+	forecast       Forecast
+	// mayNotWait: stuck pods end the drain, too.
+	mayNotWait bool
+}
+
+// Forecast is what a drain would do now, in numbers of pods.
+type Forecast struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Evict   int    `json:"evict"`
+	Skip    int    `json:"skip"`
+	Block   int    `json:"block"`
+	// Budgets are the PodDisruptionBudgets that allow no disruption now, but may later.
+	Budgets []string `json:"budgets,omitempty"`
+	// Warning says why the drain would fail, or wait until a person acts, and what to do; empty: it would not.
+	Warning string `json:"warning,omitempty"`
+}
+
+// Forecast returns what the drain would do.
+func (o Findings) Forecast(cluster string) Forecast {
+	forecast := o.forecast
+	forecast.Cluster, forecast.Node, forecast.Warning = cluster, o.node, o.Warning()
+	return forecast
 }
 
 // Preflight checks a node before it is cordoned. Pods that should end by themselves first do not count. A refusal is confirmed with the API server,
@@ -36,7 +59,7 @@ func Preflight(ctx context.Context, cache, server client.Reader, node string,
 		return rules.preflight(ctx, snapshot, completion, time.Now())
 	}
 	findings, err := check(readPods(ctx, cache, cache, node))
-	if err != nil || len(findings.refused) == 0 {
+	if err != nil || findings.Err() == nil {
 		return findings, err
 	}
 	return check(Read(ctx, server, node))
@@ -44,7 +67,7 @@ func Preflight(ctx context.Context, cache, server client.Reader, node string,
 
 // preflight decides about every pod of the snapshot's node, except those that should end by themselves first.
 func (r rules) preflight(ctx context.Context, snapshot Snapshot, completion *maintenancev1.WaitForPodCompletionSpec, now time.Time) (Findings, error) {
-	findings := Findings{node: snapshot.Node.Name}
+	findings := Findings{node: snapshot.Node.Name, mayNotWait: r.spec.RefuseIfBlocked}
 	awaited := Completion{}
 	if completion != nil {
 		var err error
@@ -53,6 +76,7 @@ func (r rules) preflight(ctx context.Context, snapshot Snapshot, completion *mai
 		}
 	}
 	for _, decision := range r.decide(ctx, snapshot, now).Pods {
+		findings.forecast.count(decision)
 		if decision.Action != Block || completion != nil && awaited.Awaits(decision.pod, now) {
 			continue
 		}
@@ -66,13 +90,35 @@ func (r rules) preflight(ctx context.Context, snapshot Snapshot, completion *mai
 	return findings, nil
 }
 
-// Err returns PodsNotEvictable, with the blocking pods, if the drain would end before the first eviction; otherwise nil.
+func (f *Forecast) count(decision Decision) {
+	switch decision.Action {
+	case Evict:
+		f.Evict++
+	case Skip:
+		f.Skip++
+	case Block:
+		f.Block++
+	}
+	if decision.Reason == ReasonDisruptionBudget && !slices.Contains(f.Budgets, decision.Budgets[0]) {
+		f.Budgets = append(f.Budgets, decision.Budgets[0])
+	}
+}
+
+// Err returns PodsNotEvictable, with the blocking pods, if the drain would end before the first eviction, or if it would wait for a person and
+// spec.drainSpec.refuseIfBlocked is set; otherwise nil.
 func (o Findings) Err() error {
-	if len(o.refused) == 0 {
+	outcome, blocking := "fail", o.refused
+	if o.mayNotWait {
+		blocking = slices.Concat(o.refused, o.stuck)
+	}
+	if len(blocking) == 0 {
 		return nil
 	}
-	return temporal.Error(temporal.ErrPodsNotEvictable,
-		fmt.Sprintf("node %s stays in service, because its drain would fail: %s", o.node, summarize(o.refused)), nil, blockers(gravestFirst(o.refused))...)
+	if len(o.refused) == 0 {
+		outcome = "wait until a person acts"
+	}
+	return temporal.Error(temporal.ErrPodsNotEvictable, fmt.Sprintf("node %s stays in service, because its drain would %s: %s", o.node, outcome, summarize(blocking)), nil,
+		blockers(gravestFirst(blocking))...)
 }
 
 // Warning describes the pods that would block the drain, so that a person can act in time; empty: none.

@@ -33,6 +33,18 @@ func TestThePreflightFindsWhatWouldBlockADrain(t *testing.T) {
 				`set it to 1 or more with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"maxUnavailable":1}}'`,
 		},
 		{
+			name: "a budget that never allows a disruption, in a drain that may not wait for a person", pods: manyPods(2),
+			budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 0, 3, limitedTo(intstr.FromInt32(0)))}, spec: maintenancev1.DrainSpec{RefuseIfBlocked: true},
+			refused: "node worker-7 stays in service, because its drain would wait until a person acts: 2 pods blocked by PodDisruptionBudget shop/web (its maxUnavailable is 0): " +
+				`set it to 1 or more with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"maxUnavailable":1}}'`,
+			warning: "the drain of node worker-7 would wait: 2 pods blocked by PodDisruptionBudget shop/web (its maxUnavailable is 0): " +
+				`set it to 1 or more with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"maxUnavailable":1}}'`,
+		},
+		{
+			name: "a budget that will allow a disruption, in a drain that may not wait for a person", pods: manyPods(2),
+			budgets: []policyv1.PodDisruptionBudget{webBudget(0, 2, 2, 3)}, spec: maintenancev1.DrainSpec{RefuseIfBlocked: true},
+		},
+		{
 			name: "a budget that needs every pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 1, 1)},
 			warning: "the drain of node worker-7 would wait: 1 pod blocked by PodDisruptionBudget shop/web (its minAvailable is 1, and it selects 1 pod): " +
 				`add replicas, or lower it with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"minAvailable":0}}'`,
@@ -96,4 +108,14 @@ func TestThePreflightIgnoresADeletedNode(t *testing.T) {
 	require.NoError(t, findings.Err())
 	_, err = Preflight(t.Context(), w, w, node, maintenancev1.DrainSpec{PodSelector: "app in (web"}, nil)
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+}
+
+func TestADrainIsForeseenInNumbers(t *testing.T) {
+	w := newWorld([]corev1.Pod{webPod("web"), webPod("bare", bare)}, webBudget(0, 2, 2, 3))
+	findings, err := Preflight(t.Context(), w, w, node, maintenancev1.DrainSpec{}, nil)
+	require.NoError(t, err)
+	require.Equal(t, Forecast{
+		Cluster: "spoke-1", Node: "worker-7", Evict: 1, Block: 1, Budgets: []string{"shop/web"},
+		Warning: "the drain of node worker-7 would fail: 1 pod without a controller, which only force evicts: shop/bare",
+	}, findings.Forecast("spoke-1"))
 }

@@ -117,11 +117,14 @@ func parseSelector(text string) (labels.Selector, error) {
 	return selector, nil
 }
 
+// UnableToSelect begins the message of a selection with problems, as in the original operator.
+const UnableToSelect = "Unable to select clusters: "
+
 func selectionVerdict(selected, problems []string) verdict {
 	if len(problems) > 0 {
 		return verdict{
 			condition: ranv1.ConditionClustersSelected, reason: ranv1.ReasonClusterNotFound,
-			message: "Unable to select clusters: " + strings.Join(problems, "; "),
+			message: UnableToSelect + strings.Join(problems, "; "),
 		}
 	}
 	message := "All selected clusters are valid"

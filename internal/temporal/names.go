@@ -18,6 +18,7 @@ const (
 	ClusterUpgrade         = "ClusterUpgrade"
 	ClusterPreparation     = "ClusterPreparation"
 	NodeMaintenance        = "NodeMaintenance"
+	Preflight              = "Preflight"
 	WorkloadLockController = "WorkloadLockController"
 	EmergencyStop          = "EmergencyStop"
 	Onboarding             = "Onboarding"
@@ -64,6 +65,9 @@ func RolloutOf(id string) string {
 func NodeMaintenanceID(cluster, namespace, name string) string {
 	return "node/" + cluster + "/" + namespace + "/" + name
 }
+
+// PreflightID identifies one check of a request before its workflow, which has that id, is started.
+func PreflightID(id, check string) string { return "preflight/" + id + "/" + check }
 
 // EmergencyStopID is the workflow id of the emergency stop: one per Temporal namespace.
 const EmergencyStopID = "hold"

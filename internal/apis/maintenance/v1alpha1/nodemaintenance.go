@@ -164,6 +164,10 @@ type DrainSpec struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	SkipWaitForDeleteSeconds *int32 `json:"skipWaitForDeleteSeconds,omitempty"`
+	// RefuseIfBlocked: the node stays in service while its drain could never finish unless a person acts, e.g. because a PodDisruptionBudget never allows
+	// a disruption (addition). A maintenance without an object fails then, and one with an object waits. Absent: the node is cordoned with a warning.
+	// +optional
+	RefuseIfBlocked bool `json:"refuseIfBlocked,omitempty"`
 	// PodOrder says which pods leave before others (addition): no pod of a higher order is evicted before those of all lower ones have left. The first
 	// entry that picks a pod gives its order; a pod that none picks has order 0.
 	// +listType=atomic
