@@ -63,7 +63,7 @@ The file has a list of health checks, or the field healthChecks with such a list
 			if err != nil {
 				return err
 			}
-			report, err := lookOnce(checks, node, evidence(ctx, reader).At(now))
+			report, err := lookOnce(ctx, checks, node, evidence(ctx, reader).At(now))
 			if err != nil {
 				return err
 			}
@@ -86,10 +86,10 @@ func evidence(ctx context.Context, reader client.Reader) snapshot.Evidence {
 	return snapshot.NewEvidence(ctx, reader, reader.(client.Client).Scheme(), endpoint.Fetch)
 }
 
-func lookOnce(checks []drydockv1.HealthCheck, node string, objects health.Objects) (checkReport, error) {
+func lookOnce(ctx context.Context, checks []drydockv1.HealthCheck, node string, objects health.Objects) (checkReport, error) {
 	report := checkReport{Healthy: true}
 	for _, check := range checks {
-		result, err := health.Evaluate(check, node, objects)
+		result, err := health.Evaluate(ctx, check, node, objects)
 		if errors.Is(err, health.ErrInvalid) {
 			return checkReport{}, inputError(err)
 		}

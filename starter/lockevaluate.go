@@ -106,7 +106,7 @@ func (c *cli) evaluateLocks(ctx context.Context, reader client.Reader, policy dr
 	if err != nil {
 		return err
 	}
-	if err := found.Examine(policy, evidence(ctx, reader).At(now)); errors.Is(err, health.ErrInvalid) {
+	if err := found.Examine(ctx, policy, evidence(ctx, reader).At(now)); errors.Is(err, health.ErrInvalid) {
 		return inputError(err)
 	} else if err != nil {
 		return err

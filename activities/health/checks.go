@@ -27,7 +27,7 @@ import (
 func evaluate(objects objects, checks []drydockv1.HealthCheck, node string) ([]health.Result, error) {
 	results := make([]health.Result, 0, len(checks))
 	for _, check := range checks {
-		result, err := health.Evaluate(check, node, objects)
+		result, err := health.Evaluate(objects.ctx, check, node, objects)
 		if err != nil {
 			return nil, ExplainCheck(objects.cluster, err)
 		}

@@ -40,7 +40,7 @@ func (k *controller) read(ctx context.Context) error {
 
 // examine evaluates the application's health.
 func (k *controller) examine(ctx context.Context, reader client.Reader) error {
-	if err := k.snapshot.Examine(k.in.Policy, health.ObjectsOf(ctx, k.cluster, reader)); err != nil {
+	if err := k.snapshot.Examine(ctx, k.in.Policy, health.ObjectsOf(ctx, k.cluster, reader)); err != nil {
 		return health.ExplainCheck(k.cluster, err)
 	}
 	return nil

@@ -1,6 +1,8 @@
 package health_test
 
 import (
+	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -48,7 +50,7 @@ func TestACELCheckRequiresItsExpressionToBeTrue(t *testing.T) {
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := health.Evaluate(celCheck(test.expression), "", clusterOf(harbor("main", test.status), harbor("other", nil)))
+			result, err := health.Evaluate(t.Context(), celCheck(test.expression), "", clusterOf(harbor("main", test.status), harbor("other", nil)))
 			require.NoError(t, err)
 			require.Equal(t, test.reason == "", result.Healthy, result.Message)
 			require.Equal(t, test.reason, result.Reason)
@@ -66,7 +68,7 @@ func TestAnInvalidExpressionIsRefused(t *testing.T) {
 		"1 + 1":                "cel.expression: is of type int, not bool",
 		"object.status.size()": "cel.expression: is of type int, not bool",
 	} {
-		_, err := health.Evaluate(celCheck(expression), "", clusterOf())
+		_, err := health.Evaluate(t.Context(), celCheck(expression), "", clusterOf())
 		require.ErrorIs(t, err, health.ErrInvalid)
 		require.ErrorContains(t, err, message)
 		require.ErrorIs(t, health.CheckExpression(expression), health.ErrInvalid)
@@ -79,4 +81,34 @@ func TestACELCheckWatchesItsObjects(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "main", watches[0].Name)
 	require.Equal(t, "Harbor", watches[0].Kind.Kind)
+}
+
+// Checks are evaluated at each event. Thousands of objects with an expression that is just cheap enough must not block a worker.
+func TestACheckOfManyObjectsHasABudget(t *testing.T) {
+	var many []health.Object
+	for i := range 1000 {
+		many = append(many, harbor(fmt.Sprintf("h%04d", i), map[string]any{"all": make([]any, 1000)}))
+	}
+	check := celCheck("object.status.all.all(a, true)")
+	check.CEL.Name = ""
+	result, err := health.Evaluate(t.Context(), check, "", clusterOf(many...))
+	require.NoError(t, err)
+	require.False(t, result.Healthy)
+	require.Regexp(t, "too expensive: evaluated for [0-9]{2,3} of 1000 objects", result.Message)
+}
+
+func TestAnEvaluationEndsWithItsContext(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err := health.Evaluate(ctx, celCheck("object.status.all.all(a, true)"), "", clusterOf(harbor("main", map[string]any{"all": make([]any, 1000)})))
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func BenchmarkACELCheckAtItsLimit(b *testing.B) {
+	objects := clusterOf(harbor("main", map[string]any{"all": make([]any, 3000)}))
+	for b.Loop() {
+		result, err := health.Evaluate(b.Context(), celCheck("object.status.all.all(a, object.status.all.all(b, true))"), "", objects)
+		require.NoError(b, err)
+		require.Equal(b, health.ReasonExpressionFailed, result.Reason)
+	}
 }

@@ -94,7 +94,7 @@ func TestAConditionCheckIgnoresConditionsOfOlderGenerations(t *testing.T) {
 			check := drydockv1.HealthCheck{Name: "registry", Condition: &drydockv1.ConditionCheck{
 				APIVersion: "goharbor.io/v1beta1", Kind: "Harbor", Namespace: "registry", Name: "main", Type: "Ready", Status: test.status,
 			}}
-			result, err := health.Evaluate(check, "", clusterOf(test.objects...))
+			result, err := health.Evaluate(t.Context(), check, "", clusterOf(test.objects...))
 			require.NoError(t, err)
 			require.Equal(t, test.reason == "", result.Healthy)
 			require.Equal(t, test.reason, result.Reason)
@@ -110,14 +110,14 @@ func TestAConditionCheckWithASelectorRequiresTheConditionOnEveryObject(t *testin
 		APIVersion: "goharbor.io/v1beta1", Kind: "Harbor", Type: "Ready", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "harbor"}},
 	}}
 
-	result, err := health.Evaluate(check, "", clusterOf(harbor("c", reported("False")), harbor("a", reported("True")), harbor("b", reported("Unknown"))))
+	result, err := health.Evaluate(t.Context(), check, "", clusterOf(harbor("c", reported("False")), harbor("a", reported("True")), harbor("b", reported("Unknown"))))
 	require.NoError(t, err)
 	require.False(t, result.Healthy)
 	require.Equal(t, "Harbor registry/b: condition Ready is Unknown, not True: Said: so it is; and 1 more", result.Message)
 	require.Equal(t, []string{"Harbor registry/b", "Harbor registry/c"}, namesOf(result.Blockers))
 	require.Equal(t, "2026-11-20T09:59:00Z", result.Blockers[0].Since.UTC().Format("2006-01-02T15:04:05Z"))
 
-	result, err = health.Evaluate(check, "", clusterOf())
+	result, err = health.Evaluate(t.Context(), check, "", clusterOf())
 	require.NoError(t, err)
 	require.Equal(t, health.ReasonNothingFound, result.Reason)
 	require.Equal(t, "found no Harbor with labels app=harbor", result.Message)
@@ -135,12 +135,12 @@ func TestAConditionCheckReadsTypedObjectsToo(t *testing.T) {
 		APIVersion: "apps/v1", Kind: "Deployment", Namespace: "shop", Name: "web", Type: "Available",
 	}}
 
-	result, err := health.Evaluate(check, "", clusterOf(web))
+	result, err := health.Evaluate(t.Context(), check, "", clusterOf(web))
 	require.NoError(t, err)
 	require.Equal(t, health.ReasonGenerationNotObserved, result.Reason)
 
 	web.Status.ObservedGeneration = 2
-	result, err = health.Evaluate(check, "", clusterOf(web))
+	result, err = health.Evaluate(t.Context(), check, "", clusterOf(web))
 	require.NoError(t, err)
 	require.True(t, result.Healthy, result.Message)
 }
@@ -150,11 +150,11 @@ func TestAKindThatIsNotServedIsUnhealthyNotAnError(t *testing.T) {
 		APIVersion: "goharbor.io/v1beta1", Kind: "Harbor", Name: "main", Type: "Ready",
 	}}
 
-	result, err := health.Evaluate(check, "", cluster{unserved: map[string]bool{"Harbor": true}})
+	result, err := health.Evaluate(t.Context(), check, "", cluster{unserved: map[string]bool{"Harbor": true}})
 	require.NoError(t, err)
 	require.Equal(t, health.Result{Reason: health.ReasonKindNotServed, Message: "the cluster does not serve Harbor of goharbor.io/v1beta1"}, result)
 
-	result, err = health.Evaluate(check, "", cluster{hidden: map[string]bool{"Harbor": true}})
+	result, err = health.Evaluate(t.Context(), check, "", cluster{hidden: map[string]bool{"Harbor": true}})
 	require.NoError(t, err)
 	require.Equal(t, health.ReasonForbidden, result.Reason)
 	require.Equal(t, "may not list and watch Harbor of goharbor.io/v1beta1: grant it to the worker", result.Message)
@@ -176,7 +176,7 @@ func TestAnInvalidCheckIsAnError(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.check.Name = "mine"
-			_, err := health.Evaluate(test.check, "", clusterOf(&corev1.Pod{ObjectMeta: named("shop", "web", nil)}))
+			_, err := health.Evaluate(t.Context(), test.check, "", clusterOf(&corev1.Pod{ObjectMeta: named("shop", "web", nil)}))
 			require.ErrorIs(t, err, health.ErrInvalid)
 			require.ErrorContains(t, err, `health check "mine"`)
 			require.ErrorContains(t, err, test.message)
@@ -203,9 +203,9 @@ func TestAResultDoesNotDependOnTheOrderOfTheObjects(t *testing.T) {
 		for _, name := range names {
 			objects = append(objects, harbor(name, reported(rapid.SampledFrom([]string{"True", "False"}).Draw(t, "status"))))
 		}
-		result, err := health.Evaluate(check, "", clusterOf(objects...))
+		result, err := health.Evaluate(t.Context(), check, "", clusterOf(objects...))
 		require.NoError(t, err)
-		shuffled, err := health.Evaluate(check, "", clusterOf(rapid.Permutation(objects).Draw(t, "order")...))
+		shuffled, err := health.Evaluate(t.Context(), check, "", clusterOf(rapid.Permutation(objects).Draw(t, "order")...))
 		require.NoError(t, err)
 		require.Equal(t, result, shuffled)
 		require.LessOrEqual(t, len(result.Blockers), 20)

@@ -28,7 +28,7 @@ func TestAnHTTPCheckRequiresAStatus(t *testing.T) {
 		{name: "no answer", reason: health.ReasonUnreachable, message: "http://shop.example/healthz does not answer: connection refused"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := health.Evaluate(drydockv1.HealthCheck{Name: "shop", HTTP: &drydockv1.HTTPCheck{URL: shop, Status: test.status}}, "", cluster{answers: test.answers})
+			result, err := health.Evaluate(t.Context(), drydockv1.HealthCheck{Name: "shop", HTTP: &drydockv1.HTTPCheck{URL: shop, Status: test.status}}, "", cluster{answers: test.answers})
 			require.NoError(t, err)
 			require.Equal(t, test.reason == "", result.Healthy)
 			require.Equal(t, test.reason, result.Reason)
@@ -83,7 +83,7 @@ func TestAPrometheusCheckRequiresEverySampleToMeetTheExpectation(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			const address = "http://prometheus:9090/tenant/api/v1/query?lookback_delta=60s&query=up&timeout=5s"
 			answer := health.Answer{Status: max(test.status, 200), Body: []byte(test.body)}
-			result, err := health.Evaluate(prometheusCheck(test.expected), "", cluster{answers: map[string]health.Answer{address: answer}})
+			result, err := health.Evaluate(t.Context(), prometheusCheck(test.expected), "", cluster{answers: map[string]health.Answer{address: answer}})
 			require.NoError(t, err)
 			require.Equal(t, test.reason == "", result.Healthy, result.Message)
 			require.Equal(t, test.reason, result.Reason)
@@ -98,7 +98,7 @@ func TestAQueryIsSentUnchanged(t *testing.T) {
 	var asked []string
 	check := prometheusCheck("== 0")
 	check.Prometheus.Query = `sum(rate(errors{code=~"5..&x"}[1m]))`
-	_, err := health.Evaluate(check, "", cluster{asked: &asked})
+	_, err := health.Evaluate(t.Context(), check, "", cluster{asked: &asked})
 	require.NoError(t, err)
 	address, err := url.Parse(asked[0])
 	require.NoError(t, err)
@@ -107,7 +107,7 @@ func TestAQueryIsSentUnchanged(t *testing.T) {
 
 func TestAnExpectationIsAComparisonWithANumber(t *testing.T) {
 	for _, expected := range []string{"", "1", "= 1", "=> 1", "== one", "== 1 1", "== "} {
-		_, err := health.Evaluate(prometheusCheck(expected), "", cluster{})
+		_, err := health.Evaluate(t.Context(), prometheusCheck(expected), "", cluster{})
 		require.ErrorIs(t, err, health.ErrInvalid, expected)
 		require.ErrorContains(t, err, "prometheus.expected")
 	}

@@ -85,7 +85,7 @@ func TestAStartingHarborPassesButNotAnUnhealthyOrUnknownOne(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			check := drydockv1.HealthCheck{Name: "registry", HarborCluster: &drydockv1.HarborClusterCheck{Namespace: "registry", Name: test.registry}}
-			result, err := health.Evaluate(check, "", test.cluster)
+			result, err := health.Evaluate(t.Context(), check, "", test.cluster)
 			require.NoError(t, err)
 			require.Equal(t, test.healthy, result.Healthy)
 			require.Equal(t, test.reason, result.Reason)

@@ -7,6 +7,7 @@
 package health
 
 import (
+	"context"
 	"cmp"
 	"errors"
 	"fmt"
@@ -92,16 +93,16 @@ type Result struct {
 }
 
 // Evaluate evaluates one check. Node is the node under maintenance, or "" when the check is about a whole cluster. Errors name the check and wrap
-// ErrInvalid, or the failed read.
-func Evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result, error) {
-	result, err := evaluate(check, node, objects)
+// ErrInvalid, the failed read, or the end of the context.
+func Evaluate(ctx context.Context, check drydockv1.HealthCheck, node string, objects Objects) (Result, error) {
+	result, err := evaluate(ctx, check, node, objects)
 	if err != nil {
 		return Result{}, fmt.Errorf("health check %q: %w", check.Name, err)
 	}
 	return result, nil
 }
 
-func evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result, error) {
+func evaluate(ctx context.Context, check drydockv1.HealthCheck, node string, objects Objects) (Result, error) {
 	switch {
 	case check.Condition != nil:
 		return evaluateCondition(*check.Condition, objects)
@@ -112,7 +113,7 @@ func evaluate(check drydockv1.HealthCheck, node string, objects Objects) (Result
 	case check.Node != nil:
 		return evaluateNodes(*check.Node, node, objects)
 	case check.CEL != nil:
-		return evaluateCEL(*check.CEL, objects)
+		return evaluateCEL(ctx, *check.CEL, objects)
 	case check.Prometheus != nil:
 		return evaluatePrometheus(*check.Prometheus, objects)
 	case check.HTTP != nil:

@@ -134,7 +134,7 @@ func TestANodeCheckSelectsBySelectorThenMaintainedNodeThenAllNodes(t *testing.T)
 		{"a selector without a match", picking("w9"), "", nil, health.ReasonNothingFound},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := health.Evaluate(drydockv1.HealthCheck{Name: "nodes", Node: &test.check}, test.node, objects)
+			result, err := health.Evaluate(t.Context(), drydockv1.HealthCheck{Name: "nodes", Node: &test.check}, test.node, objects)
 			require.NoError(t, err)
 			require.Equal(t, test.reason, result.Reason)
 			require.Equal(t, test.blockers, namesOf(result.Blockers))
@@ -148,7 +148,7 @@ func TestANodeThatIsNotFoundIsNamed(t *testing.T) {
 		"found no node w9":                {},
 		"found no node with labels app=a": {Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
 	} {
-		result, err := health.Evaluate(drydockv1.HealthCheck{Name: "nodes", Node: &check}, "w9", objects)
+		result, err := health.Evaluate(t.Context(), drydockv1.HealthCheck{Name: "nodes", Node: &check}, "w9", objects)
 		require.NoError(t, err)
 		require.Equal(t, name, result.Message)
 	}

@@ -66,7 +66,7 @@ func TestAPodCheckRequiresAllContainersToBeReady(t *testing.T) {
 			check := drydockv1.HealthCheck{Name: "web", Pods: &drydockv1.PodCheck{
 				Namespace: "shop", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}},
 			}}
-			result, err := health.Evaluate(check, "", clusterOf(test.pods...))
+			result, err := health.Evaluate(t.Context(), check, "", clusterOf(test.pods...))
 			require.NoError(t, err)
 			require.Equal(t, test.reason == "", result.Healthy)
 			require.Equal(t, test.reason, result.Reason)

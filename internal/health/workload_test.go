@@ -68,7 +68,7 @@ func TestAWorkloadIsHealthyWhenItsCurrentGenerationIsRolledOutAndAvailable(t *te
 		t.Run(test.name, func(t *testing.T) {
 			check := drydockv1.HealthCheck{Name: "shop", Workload: &drydockv1.WorkloadCheck{Namespace: "shop"}}
 			for _, workload := range []health.Object{test.workload, unstructuredOf(t, test.workload)} {
-				result, err := health.Evaluate(check, "", clusterOf(workload))
+				result, err := health.Evaluate(t.Context(), check, "", clusterOf(workload))
 				require.NoError(t, err)
 				require.Equal(t, test.message == "", result.Healthy, result.Message)
 				if test.message != "" {
@@ -105,7 +105,7 @@ func TestAWorkloadCheckSelectsByNamespaceKindsAndSelector(t *testing.T) {
 		{"no workload that matches the selector", drydockv1.WorkloadCheck{Namespace: "shop", Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "x"}}}, "found no workload in namespace shop with labels app=x"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := health.Evaluate(drydockv1.HealthCheck{Name: "shop", Workload: &test.check}, "", clusterOf(down, up, elsewhere))
+			result, err := health.Evaluate(t.Context(), drydockv1.HealthCheck{Name: "shop", Workload: &test.check}, "", clusterOf(down, up, elsewhere))
 			require.NoError(t, err)
 			require.Equal(t, test.message == "", result.Healthy)
 			if test.message != "" {

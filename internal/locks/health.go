@@ -1,6 +1,7 @@
 package locks
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,14 +25,14 @@ type CheckResult struct {
 
 // Examine evaluates the health of the application if it is needed: a maintenance of the cluster is requested, and the lock is not released yet.
 // Errors name the check: health.ErrInvalid, and failed reads.
-func (s *Snapshot) Examine(policy drydockv1.WorkloadLockPolicySpec, objects health.Objects) error {
+func (s *Snapshot) Examine(ctx context.Context, policy drydockv1.WorkloadLockPolicySpec, objects health.Objects) error {
 	s.Health = nil
 	// Decide reports the same error.
 	if a, err := view(policy, *s, time.Time{}); err != nil || len(a.requests) == 0 || a.released() {
 		return nil
 	}
 	for _, check := range policy.ClusterHealth {
-		result, err := health.Evaluate(check, "", objects)
+		result, err := health.Evaluate(ctx, check, "", objects)
 		if err != nil {
 			return err
 		}

@@ -107,7 +107,7 @@ func TestHealthIsEvaluatedOnlyWhenItMatters(t *testing.T) {
 	objects := &countingObjects{}
 	examine := func() int {
 		objects.reads = 0
-		require.NoError(t, w.snapshot.Examine(w.policy, objects))
+		require.NoError(t, w.snapshot.Examine(t.Context(), w.policy, objects))
 		return objects.reads
 	}
 	require.Zero(t, examine(), "not requested")
