@@ -3,14 +3,17 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
+	"net/netip"
 	"net/url"
 	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"drydock.dev/drydock/internal/statuspage"
 )
@@ -18,9 +21,10 @@ import (
 // serveFlags are the flags of the status page.
 type serveFlags struct {
 	portal, listen, webUI, tokenFile string
-	portalOnly                       bool
+	certFile, keyFile                string
+	portalOnly, plainTextToken       bool
 	hosts                            []string
-	streams                          int
+	streams, streamsPerAddress       int
 }
 
 func newServe(c *cli) *cobra.Command {
@@ -41,8 +45,12 @@ They are read-only unless --token-file gives a token, whose bearers may announce
 	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8090", "address to serve on; everyone who can reach it can read")
 	cmd.Flags().StringVar(&flags.webUI, "temporal-ui", "", "address of Temporal's Web UI, for links to workflows, e.g. http://localhost:8233 (default: no links)")
 	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the token that lets its bearer announce and cancel maintenances (default: read-only)")
-	cmd.Flags().StringSliceVar(&flags.hosts, "host", nil, "host names of requests that a proxy on this machine forwards (default: loopback only)")
+	cmd.Flags().BoolVar(&flags.plainTextToken, "allow-plain-text-token", false, "accept the token without TLS on an address that other machines reach, as behind a proxy with TLS")
+	cmd.Flags().StringVar(&flags.certFile, "tls-cert", "", "file with the PEM certificate, and its chain, to serve HTTPS; read again when it changes (default: plain HTTP)")
+	cmd.Flags().StringVar(&flags.keyFile, "tls-key", "", "file with the PEM private key of the certificate")
+	cmd.Flags().StringSliceVar(&flags.hosts, "host", nil, "host names under which clients reach the page (default: localhost and IP addresses only)")
 	cmd.Flags().IntVar(&flags.streams, "streams", statuspage.DefaultStreams, "maximum number of clients with live updates")
+	cmd.Flags().IntVar(&flags.streamsPerAddress, "streams-per-address", statuspage.DefaultStreamsPerAddress, "maximum number of those from one address; a loopback address, as of a proxy, has no limit of its own")
 	c.addTemporalFlags(cmd)
 	return cmd
 }
@@ -53,6 +61,10 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return err
 	}
+	certificates, err := flags.tls(ctx)
+	if err != nil {
+		return err
+	}
 	s, err := c.dialLazily() // the page shows that Temporal does not answer
 	if err != nil {
 		return err
@@ -60,7 +72,7 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	defer s.Close()
 	server, err := statuspage.New(statuspage.Options{
 		Temporal: s, Namespace: s.namespace, Portal: flags.portal, PortalOnly: flags.portalOnly, WebUI: flags.webUI, Token: token, Hosts: flags.hosts, Streams: flags.streams,
-		Version: programVersion(), Log: slog.New(slog.NewTextHandler(c.ErrOut, nil)),
+		StreamsPerAddress: flags.streamsPerAddress, TLS: certificates, Version: programVersion(), Log: slog.New(slog.NewTextHandler(c.ErrOut, nil)),
 	})
 	if err != nil {
 		return err
@@ -69,7 +81,11 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return fmt.Errorf("serve the status page (--listen): %w", err)
 	}
-	fmt.Fprintf(c.Out, "serving portal %s at http://%s/\n", flags.portal, listener.Addr())
+	scheme := "http"
+	if certificates != nil {
+		scheme = "https"
+	}
+	fmt.Fprintf(c.Out, "serving portal %s at %s://%s/\n", flags.portal, scheme, listener.Addr())
 	return server.Serve(ctx, listener)
 }
 
@@ -90,8 +106,18 @@ func (f serveFlags) check() (token string, err error) {
 			return "", usagef("--temporal-ui %q: must be an address such as http://localhost:8233", f.webUI)
 		}
 	}
+	if f.streamsPerAddress < 1 {
+		return "", usagef("--streams-per-address %d: must be 1 or more", f.streamsPerAddress)
+	}
+	if (f.certFile == "") != (f.keyFile == "") {
+		return "", usagef("--tls-cert and --tls-key: set both or none")
+	}
 	if f.tokenFile == "" {
 		return "", nil
+	}
+	if f.certFile == "" && !f.plainTextToken && !isLoopback(f.listen) {
+		return "", usagef("--token-file: --listen %s is reached by other machines, and the token would travel in plain text: set --tls-cert and --tls-key, "+
+			"or --allow-plain-text-token behind a proxy with TLS", f.listen)
 	}
 	text, err := os.ReadFile(f.tokenFile)
 	if err != nil {
@@ -101,4 +127,24 @@ func (f serveFlags) check() (token string, err error) {
 		return "", inputError(fmt.Errorf("--token-file %s: the token has %d characters; it must have %d or more", f.tokenFile, len(text), tokenLength))
 	}
 	return string(text), nil
+}
+
+// tls is the configuration for the certificate, which is read again when its file changes; nil without one.
+func (f serveFlags) tls(ctx context.Context) (*tls.Config, error) {
+	if f.certFile == "" {
+		return nil, nil
+	}
+	certificates, err := certwatcher.New(f.certFile, f.keyFile)
+	if err != nil {
+		return nil, inputError(fmt.Errorf("--tls-cert, --tls-key: %w", err))
+	}
+	go func() { _ = certificates.Start(ctx) }() // it also reads the files every ten seconds
+	return &tls.Config{GetCertificate: certificates.GetCertificate, MinVersion: tls.VersionTLS12}, nil
+}
+
+// isLoopback reports whether only this machine reaches a listen address.
+func isLoopback(listen string) bool {
+	host, _, err := net.SplitHostPort(listen)
+	address, notAnAddress := netip.ParseAddr(host)
+	return err == nil && (host == "localhost" || notAnAddress == nil && address.IsLoopback())
 }

@@ -1,14 +1,19 @@
 package main
 
 import (
+	"crypto/tls"
+	"crypto/x509"
 	"io"
 	"net"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/client-go/util/cert"
 )
 
 // served serves the status page on a free port, and returns its address.
@@ -122,11 +127,65 @@ func TestEveryFlagOfServeHasAnEffect(t *testing.T) {
 	})
 }
 
+// Certificates are rotated while clients have streams open.
+func TestThePageIsServedWithTLSAndFollowsItsCertificate(t *testing.T) {
+	t.Parallel()
+	certFile, keyFile := filepath.Join(t.TempDir(), "tls.crt"), filepath.Join(t.TempDir(), "tls.key")
+	rotate := func() []byte {
+		certificate, key, err := cert.GenerateSelfSignedCertKey("127.0.0.1", nil, nil)
+		require.NoError(t, err)
+		require.NoError(t, os.WriteFile(keyFile, key, 0o600))
+		require.NoError(t, os.WriteFile(certFile, certificate, 0o600))
+		return certificate
+	}
+	served := func(certificate []byte, address string) (*http.Response, error) {
+		trusted := x509.NewCertPool()
+		require.True(t, trusted.AppendCertsFromPEM(certificate))
+		client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: trusted}, ForceAttemptHTTP2: true, DisableKeepAlives: true}}
+		return client.Get(address)
+	}
+	before := rotate()
+	serving := begin(t, append([]string{"serve", "--listen", "127.0.0.1:0", "--tls-cert", certFile, "--tls-key", keyFile}, unreachable...)...)
+	serving.prints(t, "/\n")
+	address := strings.TrimSuffix(regexp.MustCompile(`https://\S+`).FindString(serving.stdout.String()), "/")
+	answer, err := served(before, address+"/healthz")
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+	require.Equal(t, "HTTP/2.0", answer.Proto)
+
+	after := rotate()
+	require.Eventually(t, func() bool {
+		answer, err := served(after, address+"/healthz")
+		return err == nil && answer.Body.Close() == nil
+	}, patience, tick, "the new certificate is served")
+}
+
+// A listener of a test may not reach beyond loopback, so these start no server.
+func TestATokenDoesNotTravelInPlainText(t *testing.T) {
+	t.Parallel()
+	token := file(t, "token", "correct-horse-battery\n")
+	for _, listen := range []string{":0", "0.0.0.0:0", "[::]:0", "status.example:0"} {
+		got := drydock(t, append([]string{"serve", "--listen", listen, "--token-file", token}, unreachable...)...)
+		require.Equal(t, exitUsage, got.status, listen)
+		require.Contains(t, got.stderr, "--token-file: --listen "+listen+" is reached by other machines")
+	}
+	for _, accepted := range []serveFlags{
+		{listen: "localhost:0"}, {listen: "127.0.0.2:0"}, {listen: "[::1]:0"}, {listen: ":0", plainTextToken: true}, {listen: ":0", certFile: "c", keyFile: "k"},
+	} {
+		accepted.portal, accepted.streams, accepted.streamsPerAddress, accepted.tokenFile = "main", 1, 1, token
+		read, err := accepted.check()
+		require.NoError(t, err, "%+v", accepted)
+		require.Equal(t, "correct-horse-battery", read)
+	}
+}
+
 func TestInvalidServeOptionsAreRefused(t *testing.T) {
 	t.Parallel()
 	for name, tt := range map[string]struct{ flag, value, says string }{
 		"an invalid portal name":    {"--portal", "A B", `--portal "A B": `},
 		"no streams":                {"--streams", "0", "--streams 0: must be 1 or more"},
+		"no streams of an address":  {"--streams-per-address", "0", "--streams-per-address 0: must be 1 or more"},
+		"a certificate without key": {"--tls-cert", "tls.crt", "--tls-cert and --tls-key: set both or none"},
 		"an invalid Web UI address": {"--temporal-ui", "localhost:8233", `--temporal-ui "localhost:8233": must be an address such as http://localhost:8233`},
 		"a file without a token":    {"--token-file", file(t, "empty", ""), "the token has 0 characters; it must have 16 or more"},
 		"a short token":             {"--token-file", file(t, "short", "secret"), "the token has 6 characters; it must have 16 or more"},

@@ -3,7 +3,6 @@ package health
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"github.com/google/cel-go/cel"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,11 +24,6 @@ const (
 // compiled are the programs of the last expressions. A check is evaluated at each event of its objects.
 var compiled = lru.New(256)
 
-// environment declares what expressions may use.
-var environment = sync.OnceValues(func() (*cel.Env, error) {
-	return cel.NewEnv(cel.Variable("object", cel.DynType), cel.OptionalTypes())
-})
-
 // CheckExpression returns the problem of a CELCheck's expression, or nil; the error wraps ErrInvalid.
 func CheckExpression(expression string) error {
 	_, err := compile(expression)
@@ -40,7 +34,7 @@ func compile(expression string) (cel.Program, error) {
 	if program, known := compiled.Get(expression); known {
 		return program.(cel.Program), nil
 	}
-	env, err := environment()
+	env, err := cel.NewEnv(cel.Variable("object", cel.DynType), cel.OptionalTypes())
 	if err != nil {
 		return nil, fmt.Errorf("cel: %w", err)
 	}

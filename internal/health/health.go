@@ -7,8 +7,8 @@
 package health
 
 import (
-	"context"
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"slices"

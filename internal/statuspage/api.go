@@ -19,7 +19,7 @@ func (s *Server) handleAPI(mux *http.ServeMux) {
 	mux.Handle(path, handler)
 	// A stream has no time limit, which must be set on its connection.
 	mux.HandleFunc(statusv1connect.StatusServiceWatchProcedure, func(w http.ResponseWriter, r *http.Request) {
-		opened, err := s.openStream(w)
+		opened, err := s.openStream(w, r)
 		if err != nil {
 			_ = connect.NewErrorWriter().Write(w, r, connect.NewError(connect.CodeResourceExhausted, err))
 			return

@@ -159,7 +159,7 @@ func (b *browser) closesHiddenPage(t *testing.T) {
 	b.open(t, "/")
 	requireStreams := func(n int) {
 		t.Helper()
-		require.Eventually(t, func() bool { return len(b.server.streams) == n }, patience, tick)
+		require.Eventually(t, func() bool { return b.server.streams.count() == n }, patience, tick)
 	}
 	see := func(state string) {
 		eval[bool](t, b, `Object.defineProperty(document, "visibilityState", { value: "`+state+`", configurable: true }) && document.dispatchEvent(new Event("visibilitychange"))`)

@@ -8,14 +8,15 @@ import (
 	"strings"
 )
 
-// forOwnNames answers only requests that name a host of this server. A page of another site may resolve its own name to a loopback address (DNS
-// rebinding). Its browser then treats both as one site, and would let it read data that only this machine may read.
+// forOwnNames answers only requests whose host is an IP address, localhost, or one of hosts. A page of another site may resolve its own name to the
+// address of this server (DNS rebinding). Its browser then treats both as one site, and would let the page read what only the person at the browser
+// may read.
 func forOwnNames(hosts []string, next http.Handler) http.Handler {
+	names := append([]string{"localhost"}, hosts...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		at, _ := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 		name := hostName(r.Host)
-		isOwn := slices.ContainsFunc(hosts, func(own string) bool { return strings.EqualFold(own, name) })
-		if at != nil && isLoopback(hostName(at.String())) && !isLoopback(name) && !isOwn {
+		_, notAnAddress := netip.ParseAddr(name)
+		if notAnAddress != nil && !slices.ContainsFunc(names, func(own string) bool { return strings.EqualFold(own, name) }) {
 			http.Error(w, "unknown host name: add it with --host", http.StatusForbidden)
 			return
 		}
@@ -29,12 +30,4 @@ func hostName(address string) string {
 		return host
 	}
 	return strings.Trim(address, "[]")
-}
-
-func isLoopback(host string) bool {
-	if strings.EqualFold(host, "localhost") {
-		return true
-	}
-	ip, err := netip.ParseAddr(host)
-	return err == nil && ip.Unmap().IsLoopback()
 }

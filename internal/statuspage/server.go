@@ -2,10 +2,12 @@ package statuspage
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"log/slog"
 	"net"
 	"net/http"
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
@@ -34,16 +36,23 @@ type Options struct {
 	WebUI string
 	// Token lets its bearer announce and cancel maintenances; empty for a read-only server.
 	Token string
-	// Hosts are additional host names that a proxy on the same machine may use.
+	// Hosts are the names of this server in requests, beside localhost and IP addresses.
 	Hosts []string
 	// Streams is the maximum number of concurrent streams; 0 is DefaultStreams.
 	Streams int
+	// StreamsPerAddress is the maximum number of concurrent streams of one address, unless that is a loopback address; 0 is DefaultStreamsPerAddress.
+	StreamsPerAddress int
+	// TLS encrypts connections; nil for plain text.
+	TLS     *tls.Config
 	Version string
 	Log     *slog.Logger
 }
 
-// DefaultStreams is the default of Options.Streams.
-const DefaultStreams = 500
+// The defaults of Options.Streams and Options.StreamsPerAddress.
+const (
+	DefaultStreams           = 500
+	DefaultStreamsPerAddress = 50
+)
 
 // Server serves the page, the API and MCP.
 type Server struct {
@@ -51,7 +60,7 @@ type Server struct {
 	reader  *Reader
 	pages   *pages
 	assets  *assets
-	streams chan struct{}
+	streams openStreams
 	// closing is closed when streams must end.
 	closing chan struct{}
 	once    sync.Once
@@ -61,6 +70,9 @@ type Server struct {
 func New(options Options) (*Server, error) {
 	if options.Streams == 0 {
 		options.Streams = DefaultStreams
+	}
+	if options.StreamsPerAddress == 0 {
+		options.StreamsPerAddress = DefaultStreamsPerAddress
 	}
 	pages, err := newPages(options.Portal, webUI{options.WebUI, options.Namespace})
 	if err != nil {
@@ -72,7 +84,7 @@ func New(options Options) (*Server, error) {
 	}
 	s := &Server{
 		options: options, reader: NewReader(options.Temporal, options.Portal, options.PortalOnly, options.Log), pages: pages, assets: assets,
-		streams: make(chan struct{}, options.Streams), closing: make(chan struct{}),
+		streams: openStreams{byAddress: map[netip.Addr]int{}}, closing: make(chan struct{}),
 	}
 	pages.newest = func() *View {
 		view, _ := s.reader.View()
@@ -91,14 +103,21 @@ func (s *Server) Serve(ctx context.Context, listener net.Listener) error {
 
 	protocols := new(http.Protocols)
 	protocols.SetHTTP1(true)
+	protocols.SetHTTP2(true)
 	protocols.SetUnencryptedHTTP2(true) // gRPC needs it
 	server := &http.Server{
-		Handler: s.Handler(), Protocols: protocols, MaxHeaderBytes: headerBytes,
+		Handler: s.Handler(), Protocols: protocols, TLSConfig: s.options.TLS, MaxHeaderBytes: headerBytes,
 		ReadHeaderTimeout: headerTimeout, ReadTimeout: requestTimeout, WriteTimeout: requestTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.options.Log.Handler(), slog.LevelWarn),
 	}
 	ended := make(chan error, 1)
-	go func() { ended <- server.Serve(listener) }()
+	go func() {
+		if s.options.TLS != nil {
+			ended <- server.ServeTLS(listener, "", "")
+			return
+		}
+		ended <- server.Serve(listener)
+	}()
 	select {
 	case err := <-ended:
 		return err
@@ -149,60 +168,4 @@ func secured(next http.Handler) http.Handler {
 		}
 		next.ServeHTTP(w, r)
 	})
-}
-
-// stream is a client with live updates.
-type stream struct {
-	server     *Server
-	controller *http.ResponseController
-}
-
-// errFull: the maximum number of streams is open.
-var errFull = errors.New("too many open streams: retry later")
-
-// openStream opens a stream. It has no time limit, but each write and the reading of the request have one: see read.
-func (s *Server) openStream(w http.ResponseWriter) (stream, error) {
-	select {
-	case s.streams <- struct{}{}:
-	default:
-		return stream{}, errFull
-	}
-	opened := stream{s, http.NewResponseController(w)}
-	opened.extendWriteDeadline()
-	return opened, nil
-}
-
-func (s stream) close() { <-s.server.streams }
-
-// read removes the read deadline after the whole request has been read.
-func (s stream) read() {
-	// Connections without deadlines need nothing.
-	_ = s.controller.SetReadDeadline(time.Time{})
-}
-
-// extendWriteDeadline sets the deadline of the next write, so that a client that does not read loses its stream. It is renewed before each write,
-// because HTTP/2 ends a stream at the deadline even if nothing is written.
-func (s stream) extendWriteDeadline() {
-	_ = s.controller.SetWriteDeadline(time.Now().Add(2*heartbeatInterval + requestTimeout))
-}
-
-// next waits for a newer view, for atMost, and collects several changes. It returns false if the stream has ended.
-func (s *Server) next(ctx context.Context, after int64, atMost time.Duration) (*View, bool) {
-	over := time.NewTimer(atMost)
-	defer over.Stop()
-	for {
-		view, changed := s.reader.View()
-		if view.Number > after {
-			return view, true
-		}
-		select {
-		case <-ctx.Done():
-			return nil, false
-		case <-s.closing:
-			return nil, false
-		case <-over.C:
-			return view, true
-		case <-changed:
-		}
-	}
 }

@@ -111,7 +111,7 @@ func (s *Server) write(w http.ResponseWriter, r *http.Request, made page) {
 // serveEvents keeps a page up to date: it sends the sections that differ from those of the page.
 func (s *Server) serveEvents(w http.ResponseWriter, r *http.Request) {
 	at, has := r.URL.Query().Get("page"), sectionsHad(r.URL.Query().Get("have"))
-	opened, err := s.openStream(w)
+	opened, err := s.openStream(w, r)
 	if err != nil {
 		w.Header().Set("Retry-After", "10")
 		http.Error(w, err.Error(), http.StatusServiceUnavailable)

@@ -277,7 +277,7 @@ func TestAConnectionWithoutARequestIsClosed(t *testing.T) {
 	require.NoError(t, silent.SetReadDeadline(time.Now().Add(patience)))
 	_, err = io.ReadAll(silent)
 	require.NoError(t, err, "the server closes it")
-	require.Eventually(t, func() bool { return len(s.streams) == 2 }, patience, tick, "the two complete requests")
+	require.Eventually(t, func() bool { return s.streams.count() == 2 }, patience, tick, "the two complete requests")
 
 	next := fleet()
 	next.Upgrades[0].Status.Percentage = 50

@@ -179,7 +179,7 @@ func TestASlowReaderDelaysNoOther(t *testing.T) {
 
 func TestTheNumberOfOpenStreamsIsLimited(t *testing.T) {
 	s, web := shown(t, fleet())
-	s.streams = make(chan struct{}, 1)
+	s.options.Streams = 1
 	answer, got := events(t, web.URL+"/events?page=/")
 	await(t, got, "section")
 	status, header, body := get(t, web.URL+"/events?page=/")
@@ -187,7 +187,36 @@ func TestTheNumberOfOpenStreamsIsLimited(t *testing.T) {
 	require.NotEmpty(t, header.Get("Retry-After"))
 	require.Contains(t, body, "retry later")
 	_ = answer.Body.Close()
-	require.Eventually(t, func() bool { return len(s.streams) == 0 }, patience, tick, "a closed stream frees its slot")
+	require.Eventually(t, func() bool { return s.streams.count() == 0 }, patience, tick, "a closed stream frees its slot")
+}
+
+// One client must not take the streams of all others. Behind a proxy on this machine are many.
+func TestTheStreamsOfAnAddressAreLimited(t *testing.T) {
+	s, _ := shown(t, fleet())
+	s.options.Streams, s.options.StreamsPerAddress = 10, 2
+	from := func(address string) (stream, error) {
+		request := httptest.NewRequest(http.MethodGet, "/events?page=/", nil)
+		request.RemoteAddr = address
+		return s.openStream(httptest.NewRecorder(), request)
+	}
+	var first stream
+	for range 2 {
+		opened, err := from("10.0.0.1:4000")
+		require.NoError(t, err)
+		first = opened
+	}
+	for _, same := range []string{"10.0.0.1:4001", "[::ffff:10.0.0.1]:4002"} {
+		_, err := from(same)
+		require.ErrorIs(t, err, errFullForAddress)
+	}
+	for _, other := range []string{"10.0.0.2:4000", "127.0.0.1:1", "127.0.0.1:2", "127.0.0.1:3"} {
+		_, err := from(other)
+		require.NoError(t, err)
+	}
+	first.close()
+	_, err := from("10.0.0.1:4003")
+	require.NoError(t, err)
+	require.Equal(t, 6, s.streams.count())
 }
 
 func TestAServerThatStopsEndsItsStreams(t *testing.T) {
@@ -217,4 +246,11 @@ func TestTheHeadOfAStreamIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, answer.Body.Close())
 	require.Equal(t, http.StatusMethodNotAllowed, answer.StatusCode)
+}
+
+// count is the number of open streams.
+func (o *openStreams) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.total
 }
