@@ -30,6 +30,7 @@ spec:
   externalURL: https://core.harbor.example
   harborAdminPasswordRef: admin
   expose: {core: {ingress: {host: core.harbor.example}}}
+  core: {tokenIssuer: {name: issuer}}
   database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {replicas: 1}}}
   cache: {kind: Redis, spec: {redis: {host: redis.example, passwordRef: redis}}}
   storage: {kind: MinIO, spec: {minIO: {replicas: 2, volumesPerServer: 2}}}

@@ -102,6 +102,7 @@ spec:
   externalURL: https://core.harbor.example
   harborAdminPasswordRef: admin
   expose: {}
+  core: {}
   database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {storage: 1Gi}}}
   cache: {kind: RedisFailover, spec: {redisFailover: {}}}
   storage: {kind: MinIO, spec: {minIO: {replicas: 4, volumesPerServer: 1, volumeClaimTemplate: {spec: {}}}}}

@@ -5,13 +5,13 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -106,10 +106,33 @@ func (a *apply) run(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := a.applyAll(ctx, hc, manifest.Objects); err != nil {
+	secrets, err := a.storageSecrets(ctx, hc)
+	if err != nil {
+		return err
+	}
+	if err := a.applyAll(ctx, hc, append(secrets, manifest.Objects...)); err != nil {
 		return err
 	}
 	return a.removeUnwanted(ctx, hc, manifest.Unwanted)
+}
+
+// storageSecrets returns the Secrets of the storage's operator; none for other parts. A change of their source makes the part due again.
+func (a *apply) storageSecrets(ctx context.Context, hc *goharborv1.HarborCluster) ([]*unstructured.Unstructured, error) {
+	if a.in.Part != harbor.PartStorage {
+		return nil, nil
+	}
+	sources, err := a.readSources(ctx, hc.Namespace, harbor.StorageSources(hc))
+	if err != nil {
+		return nil, err
+	}
+	for _, source := range sources {
+		a.took(harbor.Secret.Kind, source, nil)
+	}
+	secrets, err := harbor.StorageSecrets(hc, harbor.ReadValues(hc, dataOf(sources)))
+	if err != nil {
+		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v", a.cluster.Name, err), err)
+	}
+	return secrets, nil
 }
 
 // removeUnwanted deletes those of the unwanted objects that belong to the HarborCluster.
@@ -134,10 +157,10 @@ func (a *apply) read(ctx context.Context) (*goharborv1.HarborCluster, error) {
 
 // applyService applies Harbor with the values from its services: first its Secrets, then Harbor. It writes nothing unless it may write all objects.
 func (a *apply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) error {
-	var secrets map[string]map[string][]byte
+	var sources []*corev1.Secret
 	var asking errgroup.Group
 	asking.Go(func() (err error) {
-		secrets, err = a.readSources(ctx, hc)
+		sources, err = a.readSources(ctx, hc.Namespace, harbor.SourceSecrets(hc))
 		return err
 	})
 	for _, object := range harbor.ServiceObjects(hc) {
@@ -146,7 +169,7 @@ func (a *apply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) 
 	if err := asking.Wait(); err != nil {
 		return err
 	}
-	objects, err := harbor.Service(hc, harbor.ReadValues(hc, secrets))
+	objects, err := harbor.Service(hc, harbor.ReadValues(hc, dataOf(sources)))
 	if err != nil {
 		return err
 	}
@@ -161,27 +184,29 @@ func (a *apply) applyService(ctx context.Context, hc *goharborv1.HarborCluster) 
 	return a.apply(ctx, objects[last])
 }
 
-// readSources reads the Secrets from which Harbor's Secrets are built, by name.
-func (a *apply) readSources(ctx context.Context, hc *goharborv1.HarborCluster) (map[string]map[string][]byte, error) {
-	sources := harbor.SourceSecrets(hc)
+// readSources reads the Secrets from which others are built; of alternative names, the first that exists.
+func (a *apply) readSources(ctx context.Context, namespace string, sources [][]string) ([]*corev1.Secret, error) {
 	found := make([]*corev1.Secret, len(sources))
 	var reading errgroup.Group
 	for i, names := range sources {
 		reading.Go(func() (err error) {
-			found[i], err = a.readFirst(ctx, hc.Namespace, names)
+			found[i], err = a.readFirst(ctx, namespace, names)
 			return err
 		})
 	}
 	if err := reading.Wait(); err != nil {
 		return nil, err
 	}
-	secrets := map[string]map[string][]byte{}
-	for _, secret := range found {
-		if secret != nil {
-			secrets[secret.Name] = secret.Data
-		}
+	return slices.DeleteFunc(found, func(secret *corev1.Secret) bool { return secret == nil }), nil
+}
+
+// dataOf are the values of Secrets, by name.
+func dataOf(secrets []*corev1.Secret) map[string]map[string][]byte {
+	data := map[string]map[string][]byte{}
+	for _, secret := range secrets {
+		data[secret.Name] = secret.Data
 	}
-	return secrets, nil
+	return data
 }
 
 // readFirst reads the first existing Secret; nil: none exists.
@@ -299,86 +324,4 @@ func (a *apply) removeOutdated(ctx context.Context, hc *goharborv1.HarborCluster
 		return fmt.Errorf("%s: %w", activitykit.ObjectName(there), err)
 	}
 	return nil
-}
-
-// ApplyClusterInput is a HarborCluster to apply.
-type ApplyClusterInput struct {
-	Cluster string                   `json:"cluster"`
-	Object  goharborv1.HarborCluster `json:"object"`
-}
-
-// ApplyClusterResult is the object that was applied.
-type ApplyClusterResult struct {
-	Ref
-	Generation int64 `json:"generation"`
-}
-
-// ApplyHarborCluster applies a HarborCluster with Drydock's finalizer. Errors: InvalidSpec when the API server refuses it, its namespace is
-// missing, or the CRD is not ours; NotFound when the cluster does not serve the kind, or it is being deleted.
-func (h *Activities) ApplyHarborCluster(ctx context.Context, in ApplyClusterInput) (ApplyClusterResult, error) {
-	ref := Ref{Cluster: in.Cluster, Namespace: in.Object.Namespace, Name: in.Object.Name}
-	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
-	if err != nil {
-		return ApplyClusterResult{}, err
-	}
-	there, err := readHarborCluster(ctx, cluster.Client, ref)
-	if err == nil && there != nil && there.DeletionTimestamp != nil {
-		return ApplyClusterResult{}, temporal.Error(temporal.ErrNotFound, fmt.Sprintf("cluster %s: %s is being deleted: apply it again when it is gone", cluster.Name, ref), nil)
-	}
-	object, convertErr := appliedHarborCluster(in.Object)
-	if convertErr != nil {
-		return ApplyClusterResult{}, convertErr
-	}
-	if err == nil {
-		err = cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership)
-	}
-	if apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
-		return ApplyClusterResult{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s has no namespace %s: create it", cluster.Name, ref.Namespace), err)
-	}
-	if undeclared(err) {
-		return ApplyClusterResult{}, otherCRD(ref, "apply", err)
-	}
-	if err == nil && object.GetAnnotations()[harbor.AnnotationUnmanaged] != "" {
-		err = patchExactly(ctx, cluster.Client, object, map[string]any{"annotations": map[string]any{harbor.AnnotationUnmanaged: nil}})
-	}
-	ref.UID = object.GetUID()
-	return ApplyClusterResult{Ref: ref, Generation: object.GetGeneration()}, explainHarbor(cluster, ref, "apply "+ref.String(), err)
-}
-
-// WriteStatusInput is the status of a HarborCluster.
-type WriteStatusInput struct {
-	Ref
-	Status goharborv1.HarborClusterStatus `json:"status"`
-}
-
-// WriteHarborStatus writes the status of a HarborCluster; conditions of other types stay. It returns no error if the object is gone. Errors: InvalidSpec if
-// the CRD is not Drydock's: it requires other fields, or drops ours.
-func (h *Activities) WriteHarborStatus(ctx context.Context, in WriteStatusInput) error {
-	const doing = "write the status of"
-	var before, written *goharborv1.HarborCluster
-	err := h.change(ctx, in.Ref, doing, func(ctx context.Context, c client.Client, hc *goharborv1.HarborCluster) (bool, error) {
-		before, written = hc.DeepCopy(), nil
-		if harbor.SameStatus(hc.Status, in.Status) {
-			return false, nil
-		}
-		hc.Status = harbor.WithOthers(in.Status, hc.Status)
-		err := c.Status().Update(ctx, hc)
-		switch {
-		case apierrors.IsInvalid(err):
-			err = otherCRD(in.Ref, doing, err)
-		case err == nil && !harbor.SameStatus(hc.Status, in.Status):
-			err = otherCRD(in.Ref, doing, errors.New("it does not keep all of it"))
-		case err == nil:
-			written = hc
-		}
-		return true, err
-	})
-	if err != nil || written == nil {
-		return err
-	}
-	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
-	if err == nil {
-		announce(ctx, cluster, before, written)
-	}
-	return nil // the status is written
 }

@@ -49,6 +49,9 @@ func TestHarborClusters(t *testing.T) {
 			"missing operators are reported":                        harborWithoutOperators,
 			"missing permissions are reported":                      harborWithoutRights,
 			"invalid objects are refused":                           harborRefused,
+			"all fields are in the published APIs":                  harborSetsPublishedFields,
+			"an unknown field is named":                             harborShowsUnknownFields,
+			"changed keys of MinIO reach its operator":              harborChangesItsKeys,
 			"the finalizer changes nothing else":                    harborFinalizerChangesNothing,
 			"concurrent writes of the status are merged":            harborStatusConflicts,
 			"a hanging webhook is reported":                         harborHangs,
@@ -80,8 +83,9 @@ func harborIsApplied(t *testing.T, simulated *operators.Operators) {
 	require.Equal(t, base64.StdEncoding.EncodeToString([]byte("from-the-operator")), secret.Object["data"].(map[string]any)["postgresql-password"])
 
 	require.Equal(t, []string{
-		"get " + r.credentials(), "get main-database-password", "get minio-main", "get minio-main-creds", "patch main-database-password", "patch minio-main",
-	}, r.secretRequests(), "each is read once for its owner before it is written")
+		"get " + r.credentials(), "get main-database-password", "get minio-main", "get minio-main-configuration", "get minio-main-creds", "get minio-main-creds",
+		"patch main-database-password", "patch minio-main", "patch minio-main-configuration",
+	}, r.secretRequests(), "each is read once for its owner before it is written, and the keys of MinIO for the Tenant and for Harbor")
 
 	before := r.versions()
 	for part, applied := range r.known.Applied {
@@ -128,7 +132,7 @@ func (r *registry) versions() map[string]string {
 	for _, found := range []*unstructured.Unstructured{
 		r.object(harbor.Postgresql, r.postgres()), r.object(harbor.RedisFailover, "main-redis"), r.object(harbor.Tenant, "minio-main"), r.object(harbor.Harbor, "main-harbor"),
 		r.object(harbor.Job, "minio-main"), r.object(harbor.Ingress, "minio-main"), r.object(harbor.Secret, "main-redis"), r.object(harbor.Secret, "minio-main-creds"),
-		r.object(harbor.Secret, "main-database-password"), r.object(harbor.Secret, "minio-main"),
+		r.object(harbor.Secret, "main-database-password"), r.object(harbor.Secret, "minio-main"), r.object(harbor.Secret, "minio-main-configuration"),
 	} {
 		require.NotNil(r.t, found)
 		versions[found.GetKind()+"/"+found.GetName()] = string(found.GetUID()) + " " + found.GetResourceVersion()

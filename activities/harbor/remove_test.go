@@ -108,6 +108,7 @@ func harborRetains(t *testing.T, simulated *operators.Operators) {
 	require.NotNil(t, r.object(harbor.RedisFailover, "main-redis"))
 	require.NotNil(t, r.object(harbor.Tenant, "minio-main"))
 	require.NotNil(t, r.object(harbor.Secret, "minio-main-creds"))
+	require.NotNil(t, r.object(harbor.Secret, "minio-main-configuration"))
 	require.Equal(t, 3, r.claims())
 }
 
@@ -123,6 +124,7 @@ func harborDeletes(t *testing.T, simulated *operators.Operators) {
 	require.Nil(t, r.object(harbor.RedisFailover, "main-redis"))
 	require.Nil(t, r.object(harbor.Tenant, "minio-main"))
 	require.Nil(t, r.object(harbor.Secret, "minio-main-creds"))
+	require.Nil(t, r.object(harbor.Secret, "minio-main-configuration"))
 	require.Nil(t, r.object(harbor.Secret, "main-redis"))
 	require.Equal(t, 1, r.claims(), "the foreign claim")
 }

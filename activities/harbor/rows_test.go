@@ -123,7 +123,7 @@ func cacheRows(r *registry) {
 
 func storageRows(r *registry) {
 	report := func(state string, available int, pool string) {
-		r.reports(harbor.Tenant, "minio-main", fmt.Sprintf(`{"currentState":%q,"availableReplicas":%d,"pools":[{"ssName":"minio-main-zone-harbor","state":%q}]}`, state, available, pool))
+		r.reports(harbor.Tenant, "minio-main", fmt.Sprintf(`{"currentState":%q,"availableReplicas":%d,"pools":[{"ssName":"minio-main-zone-harbor","state":%q}],"certificates":{},"revision":0,"syncVersion":"v6.0.0"}`, state, available, pool))
 	}
 	r.awaitCondition(goharborv1.StorageReady, unknown, harbor.ReasonNotReported)
 	report("Waiting for MinIO", 2, "PoolInitialized")

@@ -53,7 +53,7 @@ func harborCreationCrashes(t *testing.T, s *scenarioRun) {
 		created := map[string]int{}
 		for _, object := range []string{
 			"postgresqls/postgresql-" + p.namespace + "-main", "redisfailovers/main-redis", "tenants/minio-main", "ingresses/minio-main", "jobs/minio-main", "harbors/main-harbor",
-			"secrets/main-redis", "secrets/minio-main-creds", "secrets/main-database-password", "secrets/minio-main",
+			"secrets/main-redis", "secrets/minio-main-creds", "secrets/minio-main-configuration", "secrets/main-database-password", "secrets/minio-main",
 		} {
 			created[object] = 1
 		}

@@ -51,7 +51,8 @@ func harborDeletions(s *scenarioRun, spoke *devstack.Cluster) []*harborDeletion 
 	}
 	data := []faultproxy.Match{
 		requestTo("delete", "postgresqls", "*"), requestTo("delete", "redisfailovers", "main-redis"), requestTo("delete", "secrets", "main-redis"),
-		requestTo("delete", "tenants", "minio-main"), requestTo("delete", "secrets", "minio-main-creds"), requestTo("deletecollection", "persistentvolumeclaims", ""),
+		requestTo("delete", "tenants", "minio-main"), requestTo("delete", "secrets", "minio-main-creds"), requestTo("delete", "secrets", "minio-main-configuration"),
+		requestTo("deletecollection", "persistentvolumeclaims", ""),
 	}
 	var all []*harborDeletion
 	for _, answered := range []bool{false, true} {
@@ -180,7 +181,7 @@ func (d *harborDeletion) requireResult(t *testing.T, api client.Client, events [
 	}
 	claims := corev1.SchemeGroupVersion.WithKind("PersistentVolumeClaim")
 	if d.policy == goharborv1.DeleteData {
-		for _, object := range []string{"postgresqls/postgresql-" + d.namespace + "-main", "redisfailovers/main-redis", "tenants/minio-main", "secrets/main-redis", "secrets/minio-main-creds"} {
+		for _, object := range []string{"postgresqls/postgresql-" + d.namespace + "-main", "redisfailovers/main-redis", "tenants/minio-main", "secrets/main-redis", "secrets/minio-main-creds", "secrets/minio-main-configuration"} {
 			deleted[object] = 1
 		}
 		deleted["persistentvolumeclaims/"] = 3 // one request for the claims of each service

@@ -1,6 +1,7 @@
 package harbor_test
 
 import (
+	"encoding/base64"
 	"flag"
 	"os"
 	"strings"
@@ -76,8 +77,28 @@ func TestCredentialsAreCreatedUnlessTheyAreGiven(t *testing.T) {
 
 	hc = read(t, "incluster.yaml", "volumesPerServer: 2", "volumesPerServer: 2\n        secretRef: mine")
 	require.Empty(t, harbor.Storage(hc).Credentials)
-	name, _, _ := unstructured.NestedString(harbor.Storage(hc).Objects[0].Object, "spec", "credsSecret", "name")
-	require.Equal(t, "mine", name)
+	require.Equal(t, [][]string{{"mine"}}, harbor.StorageSources(hc))
+}
+
+func TestMinIOReadsItsKeysFromItsConfiguration(t *testing.T) {
+	hc := read(t, "incluster.yaml")
+	secrets, err := harbor.StorageSecrets(hc, values)
+	require.NoError(t, err)
+	require.Len(t, secrets, 1)
+	name, _, _ := unstructured.NestedString(harbor.Storage(hc).Objects[0].Object, "spec", "configuration", "name")
+	require.Equal(t, name, secrets[0].GetName())
+	text, _, _ := unstructured.NestedString(secrets[0].Object, "data", "config.env")
+	settings, err := base64.StdEncoding.DecodeString(text)
+	require.NoError(t, err)
+	require.Equal(t, "export MINIO_ROOT_USER=\"access\"\nexport MINIO_ROOT_PASSWORD=\"secret-key\"\n", string(settings))
+
+	_, err = harbor.StorageSecrets(hc, harbor.Values{AccessKey: "a"})
+	require.EqualError(t, err, "secret registry/minio-main-creds has no accesskey or no secretkey")
+	_, err = harbor.StorageSecrets(hc, harbor.Values{AccessKey: "a", SecretKey: "s\n"})
+	require.EqualError(t, err, "secret registry/minio-main-creds: accesskey or secretkey has a line break, which MinIO cannot read")
+	secrets, err = harbor.StorageSecrets(read(t, "external.yaml"), harbor.Values{})
+	require.NoError(t, err)
+	require.Empty(t, secrets)
 }
 
 func TestHarborNeedsItsCredentials(t *testing.T) {

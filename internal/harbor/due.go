@@ -266,10 +266,15 @@ func SourceSecrets(hc *goharborv1.HarborCluster) [][]string {
 	if hc.Spec.Database.Kind == goharborv1.ZalandoPostgreSQL {
 		sources = append(sources, operatorSecrets(postgresName(hc)))
 	}
-	if minioOf(hc) != nil {
-		sources = append(sources, []string{minioSecret(hc)})
+	return append(sources, StorageSources(hc)...)
+}
+
+// StorageSources are the Secrets that provide the keys of MinIO.
+func StorageSources(hc *goharborv1.HarborCluster) [][]string {
+	if minioOf(hc) == nil {
+		return nil
 	}
-	return sources
+	return [][]string{{minioSecret(hc)}}
 }
 
 // ReadValues reads the values from the Secrets of a HarborCluster. Missing ones stay empty, which Service refuses.

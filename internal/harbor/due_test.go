@@ -336,7 +336,7 @@ func TestKeepingDataRemovesOnlyStatelessParts(t *testing.T) {
 	hc.Spec.DeletionPolicy = goharborv1.DeleteData
 	kinds, secrets, claims = removed()
 	require.Equal(t, []string{"Harbor", "postgresql", "RedisFailover", "Job", "Ingress", "Tenant"}, kinds)
-	require.Equal(t, []string{"main-database-password", "minio-main", "main-redis", "minio-main-creds"}, secrets)
+	require.Equal(t, []string{"main-database-password", "minio-main", "main-redis", "minio-main-creds", "minio-main-configuration"}, secrets)
 	require.Equal(t, []map[string]string{
 		{"cluster-name": "postgresql-registry-main"},
 		{"app.kubernetes.io/name": "main-redis", "app.kubernetes.io/component": "redis", "app.kubernetes.io/part-of": "redis-failover"},

@@ -73,6 +73,9 @@ func minioSecret(hc *goharborv1.HarborCluster) string {
 	return minioName(hc) + "-creds"
 }
 
+// minioConfiguration is the Secret that MinIO's operator reads.
+func minioConfiguration(hc *goharborv1.HarborCluster) string { return minioName(hc) + "-configuration" }
+
 // object returns one of the applied objects.
 func object(kind schema.GroupVersionKind, hc *goharborv1.HarborCluster, name string, fields map[string]any) *unstructured.Unstructured {
 	made := &unstructured.Unstructured{Object: fields}

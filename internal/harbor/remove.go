@@ -49,19 +49,17 @@ func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 		if name == "" {
 			return
 		}
-		credentials := ManifestOf(hc, part).Credentials
+		secrets := secretsOf(hc, part)
 		if !data {
 			removal.Kept = append(removal.Kept, Object{kind, name})
-			for _, secret := range credentials {
-				removal.Kept = append(removal.Kept, Object{Secret, secret.Name})
+			for _, secret := range secrets {
+				removal.Kept = append(removal.Kept, Object{Secret, secret})
 			}
 			return
 		}
 		removal.Objects = append(removal.Objects, Object{kind, name})
 		removal.Claims = claims(name)
-		for _, secret := range credentials {
-			removal.Secrets = append(removal.Secrets, secret.Name)
-		}
+		removal.Secrets = append(removal.Secrets, secrets...)
 	}
 	switch part {
 	case PartHarbor:
@@ -81,6 +79,18 @@ func RemovalOf(hc *goharborv1.HarborCluster, part Part) Removal {
 		service(Tenant, names.Tenant, minioClaims)
 	}
 	return removal
+}
+
+// secretsOf are the Secrets that Drydock made for a service with data.
+func secretsOf(hc *goharborv1.HarborCluster, part Part) []string {
+	var names []string
+	for _, credentials := range ManifestOf(hc, part).Credentials {
+		names = append(names, credentials.Name)
+	}
+	if part == PartStorage && minioOf(hc) != nil {
+		names = append(names, minioConfiguration(hc))
+	}
+	return names
 }
 
 // ReasonRemoving: objects of a deleted HarborCluster are being removed.

@@ -27,8 +27,8 @@ func Service(hc *goharborv1.HarborCluster, values Values) ([]*unstructured.Unstr
 		objects = append(objects, secret(hc, databaseSecret(hc), map[string]string{"postgresql-password": values.DatabasePassword}))
 	}
 	if minioOf(hc) != nil {
-		if values.AccessKey == "" || values.SecretKey == "" {
-			return nil, fmt.Errorf("secret %s/%s has no accesskey or no secretkey", hc.Namespace, minioSecret(hc))
+		if err := values.checkKeys(hc); err != nil {
+			return nil, err
 		}
 		objects = append(objects, secret(hc, minioName(hc), map[string]string{"secret": values.SecretKey}))
 	}
@@ -36,6 +36,12 @@ func Service(hc *goharborv1.HarborCluster, values Values) ([]*unstructured.Unstr
 	spec["database"] = databaseConnection(hc)
 	spec["redis"] = cacheConnection(hc)
 	spec["imageChartStorage"] = registryStorage(hc, values.AccessKey)
+	// The API of Harbor requires these parts, even without settings.
+	for _, part := range []string{"jobservice", "registry"} {
+		if spec[part] == nil {
+			spec[part] = map[string]any{}
+		}
+	}
 	trustStorage(spec)
 	return append(objects, object(Harbor, hc, harborName(hc), map[string]any{"spec": spec})), nil
 }

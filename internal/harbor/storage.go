@@ -33,7 +33,7 @@ func Storage(hc *goharborv1.HarborCluster) Manifest {
 	}
 	fields := map[string]any{
 		"pools":               []any{minioPool(spec)},
-		"credsSecret":         map[string]any{"name": minioSecret(hc)},
+		"configuration":       map[string]any{"name": minioConfiguration(hc)},
 		"podManagementPolicy": "Parallel",
 		"requestAutoCert":     false,
 	}
@@ -53,6 +53,30 @@ func Storage(hc *goharborv1.HarborCluster) Manifest {
 		manifest.Unwanted = []Object{{Ingress, minioName(hc)}}
 	}
 	return manifest
+}
+
+// StorageSecrets returns the Secret with MinIO's settings, which its operator reads: the root user. Nothing for an external storage. The error names what is
+// wrong with a value.
+func StorageSecrets(hc *goharborv1.HarborCluster, values Values) ([]*unstructured.Unstructured, error) {
+	if minioOf(hc) == nil {
+		return nil, nil
+	}
+	if err := values.checkKeys(hc); err != nil {
+		return nil, err
+	}
+	settings := fmt.Sprintf("export MINIO_ROOT_USER=\"%s\"\nexport MINIO_ROOT_PASSWORD=\"%s\"\n", values.AccessKey, values.SecretKey)
+	return []*unstructured.Unstructured{secret(hc, minioConfiguration(hc), map[string]string{"config.env": settings})}, nil
+}
+
+// checkKeys checks MinIO's keys. Its settings are lines.
+func (v Values) checkKeys(hc *goharborv1.HarborCluster) error {
+	switch {
+	case v.AccessKey == "" || v.SecretKey == "":
+		return fmt.Errorf("secret %s/%s has no accesskey or no secretkey", hc.Namespace, minioSecret(hc))
+	case strings.ContainsAny(v.AccessKey+v.SecretKey, "\r\n"):
+		return fmt.Errorf("secret %s/%s: accesskey or secretkey has a line break, which MinIO cannot read", hc.Namespace, minioSecret(hc))
+	}
+	return nil
 }
 
 // minioOf is the MinIO of a HarborCluster, or nil when its storage runs elsewhere.

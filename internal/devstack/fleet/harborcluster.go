@@ -30,6 +30,7 @@ spec:
   externalURL: https://registry.example.com
   harborAdminPasswordRef: harbor-admin
   expose: {core: {ingress: {host: registry.example.com}}}
+  core: {tokenIssuer: {name: registry}}
   database: {kind: Zlando/PostgreSQL, spec: {zlandoPostgreSql: {replicas: 1}}}
   cache: %s
   storage: %s

@@ -144,7 +144,10 @@ func (o *Operators) simulateTenant(ctx context.Context, object *unstructured.Uns
 	case down:
 		available = servers - 1
 	}
-	return o.writeStatus(ctx, object, map[string]any{"currentState": current, "availableReplicas": available, "pools": states})
+	return o.writeStatus(ctx, object, map[string]any{
+		"currentState": current, "availableReplicas": available, "pools": states, "certificates": map[string]any{"autoCertEnabled": false},
+		"revision": int64(0), "syncVersion": "v6.0.0",
+	})
 }
 
 func (o *Operators) simulateHarbor(ctx context.Context, object *unstructured.Unstructured, now stage) error {

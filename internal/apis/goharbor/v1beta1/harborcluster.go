@@ -97,9 +97,9 @@ type HarborComponents struct {
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	Portal *runtime.RawExtension `json:"portal,omitempty"`
+	// Core needs a tokenIssuer.
 	// +kubebuilder:pruning:PreserveUnknownFields
-	// +optional
-	Core *runtime.RawExtension `json:"core,omitempty"`
+	Core runtime.RawExtension `json:"core"`
 	// +kubebuilder:pruning:PreserveUnknownFields
 	// +optional
 	JobService *runtime.RawExtension `json:"jobservice,omitempty"`
@@ -126,8 +126,7 @@ type HarborComponents struct {
 
 // ImageSource says where images come from.
 type ImageSource struct {
-	// +optional
-	Repository string `json:"repository,omitempty"`
+	Repository string `json:"repository"`
 	// +optional
 	TagSuffix string `json:"tagSuffix,omitempty"`
 	ImagePull `json:",inline"`

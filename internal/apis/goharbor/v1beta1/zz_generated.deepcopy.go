@@ -227,11 +227,7 @@ func (in *HarborComponents) DeepCopyInto(out *HarborComponents) {
 		*out = new(runtime.RawExtension)
 		(*in).DeepCopyInto(*out)
 	}
-	if in.Core != nil {
-		in, out := &in.Core, &out.Core
-		*out = new(runtime.RawExtension)
-		(*in).DeepCopyInto(*out)
-	}
+	in.Core.DeepCopyInto(&out.Core)
 	if in.JobService != nil {
 		in, out := &in.JobService, &out.JobService
 		*out = new(runtime.RawExtension)
