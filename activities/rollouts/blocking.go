@@ -19,11 +19,12 @@ import (
 
 // AwaitBlockers waits until the blockers of a rollout have succeeded, by their objects or their saved status on the hub. Errors: InvalidSpec if rollouts wait for each
 // other.
-func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) error {
+func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) (rollout.Unblocked, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
-		return err
+		return rollout.Unblocked{}, err
 	}
+	var unblocked rollout.Unblocked
 	var kinds []client.Object
 	for _, blocker := range rollout.Blockers(&cgu) {
 		object, saved := &ranv1.ClusterGroupUpgrade{}, &corev1.ConfigMap{}
@@ -32,7 +33,7 @@ func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUp
 		saved.Namespace, saved.Name = key.Namespace, key.Name
 		kinds = append(kinds, kube.IfServed(object), kube.SingleObject(saved))
 	}
-	return r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
+	err = r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		known, err := readBlockers(ctx, hub, &cgu)
 		if err != nil {
 			return temporal.Observation{}, false, err
@@ -42,8 +43,12 @@ func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUp
 			return temporal.Observation{}, false, temporal.Error(temporal.ErrInvalidSpec, blocking.CycleMessage(), nil)
 		}
 		wait := blocking.Wait()
+		if wait == nil && rollout.FiltersClusters(&cgu) {
+			unblocked.Complete = rollout.CompleteInBlockers(&cgu, known)
+		}
 		return temporal.Observation{Wait: wait}, wait == nil, nil
 	})
+	return unblocked, err
 }
 
 // readBlockers reads the blockers of a rollout and, recursively, their blockers.

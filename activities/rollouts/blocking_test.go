@@ -39,7 +39,10 @@ func blockedBy(namespace string, names ...string) []ranv1.BlockingCR {
 func awaitBlockers(ctx context.Context, name string, blockers []ranv1.BlockingCR) <-chan error {
 	ended := make(chan error, 1)
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: blockers}}
-	go func() { ended <- (&Activities{Clusters: activitytest.Clusters}).AwaitBlockers(ctx, object) }()
+	go func() {
+		_, err := (&Activities{Clusters: activitytest.Clusters}).AwaitBlockers(ctx, object)
+		ended <- err
+	}()
 	return ended
 }
 
@@ -58,6 +61,22 @@ func TestABlockedRolloutContinuesWhenItsLastBlockerSucceeds(t *testing.T) {
 	succeeded := time.Now()
 	require.NoError(t, <-ended)
 	require.Less(t, time.Since(succeeded), activitytest.EventTimeout, "an event ends the wait, not a periodic read")
+}
+
+func TestTheClustersThatAreCompleteInTheBlockersAreReturned(t *testing.T) {
+	object := ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "filtering", Annotations: map[string]string{
+		ranv1.AnnotationBlockingMode: ranv1.BlockingPartial, ranv1.AnnotationBlockingFiltering: "true",
+	}}}
+	object.Spec.BlockingCRs = blockedBy("default", "half")
+	in := finalStatus("default", "half", ranv1.ReasonTimedOut)
+	in.Object.Status.Conditions[0].Status = metav1.ConditionFalse
+	in.Object.Status.RemediationPlan = [][]string{{"c1", "c2"}}
+	in.Object.Status.Clusters = []ranv1.ClusterStatus{{Name: "c1", Batch: 1, State: ranv1.ClusterTimedOut}, {Name: "c2", Batch: 1, State: ranv1.ClusterComplete}}
+	activities := &Activities{Clusters: activitytest.Clusters}
+	require.NoError(t, activities.SaveRollout(t.Context(), in))
+	unblocked, err := activities.AwaitBlockers(t.Context(), object)
+	require.NoError(t, err)
+	require.Equal(t, []string{"c2"}, unblocked.Complete)
 }
 
 // Another operator may run the blocker: only its object on the hub shows its status.

@@ -60,12 +60,12 @@ func changes(added, deleted map[string]string, removed []string) map[string]*str
 	return changes
 }
 
-// ClustersToChange are the clusters for beforeEnable: the pending ones, or all selected ones if the rollout has nothing to remediate.
+// ClustersToChange are the clusters for beforeEnable: the pending ones, or all if the rollout has nothing to remediate. Clusters that were left out are none.
 func ClustersToChange(remediation Remediation, clusters []ranv1.ClusterStatus) []string {
 	var names []string
 	for i := range clusters {
-		state := clusters[i].State
-		if state == ranv1.ClusterPending || state == ranv1.ClusterSkipped && remediation == Nothing {
+		state, left := clusters[i].State, clusters[i].Reason == ReasonNotCompleteInBlockers
+		if state == ranv1.ClusterPending || state == ranv1.ClusterSkipped && remediation == Nothing && !left {
 			names = append(names, clusters[i].Name)
 		}
 	}

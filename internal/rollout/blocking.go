@@ -68,7 +68,7 @@ func (v verdict) withCycle(cgu *ranv1.ClusterGroupUpgrade, known map[types.Names
 func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ranv1.ClusterGroupUpgrade) Blocking {
 	var b Blocking
 	unblocks := Succeeded
-	if cgu.Annotations[ranv1.AnnotationBlockingMode] == ranv1.BlockingPartial {
+	if startsAfterAnyEnd(cgu) {
 		unblocks = Ended
 	}
 	for _, name := range Blockers(cgu) {
@@ -88,6 +88,11 @@ func Blocked(cgu *ranv1.ClusterGroupUpgrade, known map[types.NamespacedName]*ran
 	}
 	b.OtherCycle = cycleAmong(Blockers(cgu), known)
 	return b
+}
+
+// startsAfterAnyEnd reports whether the blockers of a rollout need only have ended.
+func startsAfterAnyEnd(cgu *ranv1.ClusterGroupUpgrade) bool {
+	return cgu.Annotations[ranv1.AnnotationBlockingMode] == ranv1.BlockingPartial
 }
 
 // Succeeded reports whether a rollout has ended, and all its clusters are complete.

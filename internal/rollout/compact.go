@@ -91,6 +91,17 @@ func NamesInState(clusters []ranv1.ClusterStatus, state ranv1.ClusterState) []st
 	return names
 }
 
+// WithoutWork returns the names of the clusters that need no work, in their order. Clusters that were left out are none.
+func WithoutWork(clusters []ranv1.ClusterStatus) []string {
+	var names []string
+	for i := range clusters {
+		if clusters[i].State == ranv1.ClusterSkipped && clusters[i].Reason != ReasonNotCompleteInBlockers {
+			names = append(names, clusters[i].Name)
+		}
+	}
+	return names
+}
+
 // NamesOf returns the names of clusters, in their order.
 func NamesOf(clusters []ranv1.ClusterStatus) []string {
 	names := make([]string, len(clusters))

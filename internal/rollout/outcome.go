@@ -32,6 +32,8 @@ const (
 	EndAborted End = "Aborted"
 	// EndNotApproved: an approval was not given in time.
 	EndNotApproved End = "NotApproved"
+	// EndNoneLeft: no cluster is complete in every blocker.
+	EndNoneLeft End = "NoneLeft"
 )
 
 // Result is the result of a rollout: the reason and message of the conditions Progressing, then False, and Succeeded.
@@ -53,6 +55,9 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 		result.Reason, result.Message = ranv1.ReasonAborted, "Aborted because too many clusters failed"
 	case end == EndNotApproved:
 		result.Reason, result.Message = ranv1.ReasonAborted, "Aborted because an approval was not given in time"
+	case end == EndNoneLeft:
+		result.Reason = ranv1.ReasonFailed
+		result.Message = "No clusters available for remediation after filtering out non-completed clusters from blocking CGUs"
 	case len(unfinishedClusters) == 0:
 		result = Result{Succeeded: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted, Message: remediation.completed()}
 		if len(clusters) == 0 {

@@ -48,7 +48,7 @@ func (c *completions) add(clusters ...string) {
 	}
 }
 
-// runBeforeEnable runs beforeEnable on all clusters before work starts on the first one. It then makes afterCompletion due for skipped clusters.
+// runBeforeEnable runs beforeEnable on all clusters before work starts on the first one. It then makes afterCompletion due for clusters that need no work.
 func (g *groupUpgrade) runBeforeEnable(ctx workflow.Context) (rollout.End, error) {
 	before := rollout.ClustersToChange(g.record.remediation, g.status.Clusters)
 	if change := rollout.ChangeBefore(&g.spec.Actions); !change.Empty() {
@@ -66,14 +66,14 @@ func (g *groupUpgrade) runBeforeEnable(ctx workflow.Context) (rollout.End, error
 	return "", nil
 }
 
-// queueSkippedClusters makes afterCompletion due for skipped clusters, unless an earlier run did: a label that a person removed since then must not
-// come back.
+// queueSkippedClusters makes afterCompletion due for clusters that need no work, unless an earlier run did: a label that a person removed since then must
+// not come back.
 func (g *groupUpgrade) queueSkippedClusters() {
 	if g.completions.change.Empty() || g.status.AfterCompletion != nil {
 		return
 	}
 	g.status.AfterCompletion = &ranv1.AfterCompletionStatus{}
-	g.completions.add(g.record.inState(ranv1.ClusterSkipped)...)
+	g.completions.add(rollout.WithoutWork(g.status.Clusters)...)
 }
 
 // queueUnchangedClusters makes afterCompletion due for the clusters on which the previous rollout did not run it.

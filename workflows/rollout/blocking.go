@@ -8,7 +8,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// awaitBlockers waits until the blocking rollouts have succeeded. This time does not count against the timeout.
+// awaitBlockers waits until the blocking rollouts have succeeded. This time does not count against the timeout. If the rollout asks for it, it then leaves out the
+// clusters that are not complete in all of them.
 func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) {
 	if len(g.spec.BlockingCRs) == 0 {
 		return "", nil
@@ -16,12 +17,18 @@ func (g *groupUpgrade) awaitBlockers(ctx workflow.Context) (rollout.End, error) 
 	// Keep the input short: the activity needs only the blockers.
 	object := ranv1.ClusterGroupUpgrade{ObjectMeta: g.in.Object.ObjectMeta, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: g.spec.BlockingCRs}}
 	retrier := g.retrier()
-	err := retrier.Wait(ctx, "wait for the rollouts that block this one", nil, "", g.hub.AwaitBlockers, object, nil)
+	var unblocked rollout.Unblocked
+	err := retrier.Wait(ctx, "wait for the rollouts that block this one", nil, "", g.hub.AwaitBlockers, object, &unblocked)
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled, nil
 	case err != nil:
 		return "", err
+	case !rollout.FiltersClusters(&object):
+		return "", nil
+	}
+	if g.record.leaveOut(&g.spec.RemediationStrategy, unblocked.Complete); rollout.NoneLeft(g.status.Clusters) {
+		return rollout.EndNoneLeft, nil
 	}
 	return "", nil
 }

@@ -256,6 +256,53 @@ func TestARolloutStartsAfterItsBlockersSucceeded(t *testing.T) {
 	require.Equal(t, blockedRollout().Spec.BlockingCRs, input.Spec.BlockingCRs)
 }
 
+// filteringRollout works only on clusters that are complete in rollout base.
+func filteringRollout() ranv1.ClusterGroupUpgrade {
+	object := blockedRollout()
+	object.Annotations = map[string]string{ranv1.AnnotationBlockingMode: ranv1.BlockingPartial, ranv1.AnnotationBlockingFiltering: "true"}
+	object.Spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"before": ""}}
+	object.Spec.Actions.AfterCompletion = &ranv1.AfterCompletion{AddClusterLabels: map[string]string{"after": ""}}
+	return object
+}
+
+func TestOnlyClustersThatAreCompleteInTheBlockersAreUpgradedAndLabelled(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3", "c4"})
+	w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c5", Reason: rollout.ReasonAlreadyCompliant}, {Cluster: "c6", Reason: rollout.ReasonAlreadyCompliant}}
+	w.Plan.ComputedMaxConcurrency = 2
+	w.Unblocked.Complete = []string{"c2", "c4", "c6"}
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: filteringRollout()})
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.ElementsMatch(t, []string{"+c2", "-c2", "+c4", "-c4"}, clusters.Events)
+	require.Equal(t, [][]string{{"c2", "c4"}}, status.RemediationPlan)
+	changed := map[string][]string{}
+	for _, input := range w.Inputs["ChangeClusters"] {
+		change := input.(rollouts.ChangeClustersInput)
+		for label := range change.Change.Labels {
+			changed[label] = append(changed[label], change.Clusters...)
+		}
+	}
+	require.ElementsMatch(t, []string{"c2", "c4"}, changed["before"])
+	require.ElementsMatch(t, []string{"c2", "c4", "c6"}, changed["after"])
+	require.Contains(t, status.Notes, "left out, because they are not complete in every rollout of spec.blockingCRs: c1, c3, c5 (3 clusters)")
+	for _, cluster := range status.Clusters {
+		if slices.Contains([]string{"c1", "c3", "c5"}, cluster.Name) {
+			require.Equal(t, ranv1.ClusterStatus{
+				Name: cluster.Name, State: ranv1.ClusterSkipped, Reason: rollout.ReasonNotCompleteInBlockers,
+				Message: "the cluster is not complete in every rollout of spec.blockingCRs",
+			}, cluster)
+		}
+	}
+}
+
+func TestARolloutWithoutACompleteClusterInTheBlockersFails(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: filteringRollout()})
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
+	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed)
+	require.Empty(t, clusters.Events)
+	require.Empty(t, w.Inputs["ChangeClusters"])
+}
+
 func TestACycleFoundLaterFailsTheRolloutAndIsSaved(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.Fail["AwaitBlockers"] = workflowtest.Always(temporal.Error(temporal.ErrInvalidSpec, "these rollouts wait for each other", nil))

@@ -111,6 +111,16 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	r.show()
 }
 
+// leaveOut leaves the clusters out of the rollout that are not complete in its blockers.
+func (r *groupRecord) leaveOut(strategy *ranv1.RemediationStrategy, complete []string) {
+	left := rollout.LeaveOut(r.status, strategy, complete)
+	if len(left) == 0 {
+		return
+	}
+	r.setClusters(r.status.Clusters)
+	r.note(fmt.Sprintf("left out, because they are not complete in every rollout of spec.blockingCRs: %s (%d clusters)", kit.JoinNames(left), len(left)))
+}
+
 // planLoaded replaces the status by the saved one of a retry, except a pause or hold of this rollout.
 func (r *groupRecord) planLoaded(status ranv1.ClusterGroupUpgradeStatus) {
 	paused, held, wait := r.status.Paused, r.status.Held, r.status.Wait

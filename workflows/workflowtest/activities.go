@@ -77,7 +77,7 @@ func (w *World) register() {
 	Simulate(w, "LoadHolds", func(struct{}) any { return w.LoadedHolds })
 	Simulate(w, "SaveHolds", func(emergency.State) any { return nil })
 	Simulate(w, "FindSubscribers", func(struct{}) any { return w.Subscribers })
-	Simulate(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return nil })
+	Simulate(w, "AwaitBlockers", func(ranv1.ClusterGroupUpgrade) any { return w.Unblocked })
 	Simulate(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return object })
 	Simulate(w, "LoadRollout", func(rollouts.LoadRolloutInput) any { return w.LoadedRollout })
 	Simulate(w, "SaveRollout", func(rollouts.SaveRolloutInput) any { return nil })

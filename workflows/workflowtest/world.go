@@ -45,6 +45,8 @@ type World struct {
 	Nodes rollout.NodePlan
 	// LoadedRollout is the saved state of a rollout that is retried.
 	LoadedRollout rollouts.LoadedRollout
+	// Unblocked is the result of the wait for blockers.
+	Unblocked rollout.Unblocked
 	// DeletedClusters are clusters whose ManagedCluster was deleted.
 	DeletedClusters []string
 	// deletionWaits are the calls of AwaitDeletedClusters that wait.

@@ -233,10 +233,12 @@ type NodeMaintenanceRemediation struct {
 	LockRelease string `json:"lockRelease,omitempty"`
 }
 
-// AnnotationBlockingMode of a rollout is BlockingPartial if its blockers need only have ended, with any result. Other values have no effect.
+// AnnotationBlockingMode of a rollout is BlockingPartial if its blockers need only have ended, with any result. With AnnotationBlockingFiltering "true" it then
+// works only on clusters that are complete in all of them. Other values have no effect.
 const (
-	AnnotationBlockingMode = "ran.openshift.io/blocking-cgu-completion-mode"
-	BlockingPartial        = "partial"
+	AnnotationBlockingMode      = "ran.openshift.io/blocking-cgu-completion-mode"
+	BlockingPartial             = "partial"
+	AnnotationBlockingFiltering = "ran.openshift.io/blocking-cgu-cluster-filtering"
 )
 
 // BlockingCR names a rollout that must have succeeded first.
