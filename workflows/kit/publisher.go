@@ -37,6 +37,8 @@ type Publisher struct {
 	open    bool // the object may be written
 	gone    bool // the object no longer exists
 	writing bool
+	paused  bool
+	cancel  workflow.CancelFunc // ends the write in progress
 	stop    workflow.CancelFunc // ends Run
 	last    any                 // the last written status
 	// interval is the minimum time to the next write.
@@ -91,7 +93,7 @@ func (p *Publisher) Run(ctx workflow.Context) {
 		return
 	}
 	ctx, p.stop = workflow.WithCancel(ctx)
-	for workflow.Await(ctx, func() bool { return p.changed && p.open && !p.writing || p.gone }) == nil && !p.gone {
+	for workflow.Await(ctx, func() bool { return p.changed && p.open && !p.writing && !p.paused || p.gone }) == nil && !p.gone {
 		if !p.publish(ctx, false) {
 			continue
 		}
@@ -103,10 +105,18 @@ func (p *Publisher) Run(ctx workflow.Context) {
 	}
 }
 
-// Pause waits until no write is in progress, so that the run can continue as new. The next run publishes the status again.
+// Pause ends the write in progress and starts no other, so that the run can continue as new: the API server may refuse writes for long. The next run publishes
+// the status again, and so does this one after Resume.
 func (p *Publisher) Pause(ctx workflow.Context) {
+	p.paused = true
+	if p.writing {
+		p.cancel()
+	}
 	_ = workflow.Await(ctx, func() bool { return !p.writing })
 }
+
+// Resume ends a pause.
+func (p *Publisher) Resume() { p.paused = false }
 
 // Stop ends Run, and its timer with it. No write may be in progress.
 func (p *Publisher) Stop() {
@@ -134,6 +144,7 @@ func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
 		return false
 	}
 	p.writing = true
+	ctx, p.cancel = workflow.WithCancel(ctx)
 	defer func() { p.writing = false }()
 	written := p.State
 	p.State = PublisherState{LastEvent: written.LastEvent, Delete: written.Delete}
@@ -146,7 +157,8 @@ func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
 		in.Status = nil
 	}
 	if err := p.Retrier.Run(ctx, "publish the status", activities.PublishStatus, in, &result); err != nil {
-		if ctx.Err() != nil { // the next run writes it
+		if ctx.Err() != nil { // it is written after the pause, or by the next run
+			p.changed = true
 			p.State.Events = append(written.Events, p.State.Events...)
 			p.State.Annotations = merged(written.Annotations, p.State.Annotations)
 		}

@@ -48,6 +48,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 	m.record.publisher.Pause(ctx)
 	kit.HandlePendingSignals(ctx)
 	if !may(ctx) || !m.slots.Settled() {
+		m.record.publisher.Resume()
 		return nil
 	}
 	m.record.publisher.Stop()

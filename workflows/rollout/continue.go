@@ -73,6 +73,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	_ = workflow.Await(ctx, func() bool { return !g.completions.running && workflow.AllHandlersFinished(ctx) })
 	kit.HandlePendingSignals(ctx)
 	if ctx.Err() != nil {
+		g.record.publisher.Resume()
 		return rollout.EndCancelled, nil
 	}
 	g.record.publisher.Stop()

@@ -127,6 +127,58 @@ func TestARolloutThatWaitsForAPlanContinuesAsNew(t *testing.T) {
 	require.NotContains(t, eventsOnObject(second), ranv1.EventCreated)
 }
 
+// refuseWrites lets the API server refuse the status for a time.
+func refuseWrites(w *workflowtest.World, during time.Duration) (accepted time.Time) {
+	accepted = w.Now().Add(during)
+	w.Fail["PublishStatus"] = func(int) error {
+		if w.Now().Before(accepted) {
+			return temporal.Error(temporal.ErrClusterUnreachable, "the hub refuses the status", nil)
+		}
+		return nil
+	}
+	return accepted
+}
+
+func TestARolloutWorksOnWhileItsStatusIsRefused(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	accepted := refuseWrites(w, 30*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		require.Equal(t, []string{"+c1", "-c1", "+c2", "-c2"}, clusters.Events)
+		workflowtest.RequireCondition(t, shownStatus(t, w), ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+	}, 20*time.Minute)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, objectRollout(true))
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.False(t, w.Now().Before(accepted), "the rollout ends when its last status is written")
+	written := w.InputsOf("PublishStatus")
+	last := written[len(written)-1].(objects.PublishStatusInput)
+	require.True(t, last.Final)
+	var reasons []string
+	for _, event := range last.Events {
+		reasons = append(reasons, event.Reason)
+	}
+	require.Equal(t, []string{
+		ranv1.EventCreated, ranv1.EventStarted, ranv1.EventStarted, ranv1.EventSuccess, ranv1.EventStarted, ranv1.EventSuccess, ranv1.EventSuccess,
+	}, reasons, "none of them is lost")
+}
+
+func TestARolloutContinuesAsNewWhileItsStatusIsRefused(t *testing.T) {
+	first, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	start := first.Now()
+	refuseWrites(first, 10*time.Hour)
+	clusters.Outcomes["c1"] = workflowtest.Takes(10 * time.Minute)
+	first.RegisterDelayedCallback(func() { first.SetContinueAsNewSuggested(true) }, 5*time.Minute)
+	first.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, objectRollout(true))
+	in := workflowtest.NextRunInput[rolloutworkflow.Input](first)
+	require.NotNil(t, in)
+	require.Less(t, first.Now().Sub(start), time.Hour, "it does not wait for the write")
+	require.EqualValues(t, len(in.PreviousRun.Publisher.Events), in.PreviousRun.Publisher.LastEvent, "the next run records the Events")
+
+	second, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
+	second.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
+	workflowtest.RequireResult[workflowtest.GroupStatus](second)
+	require.Equal(t, ranv1.EventCreated, eventsOnObject(second)[0])
+}
+
 func TestTheRolloutOfAnObjectWaitsForAHubThatCannotPlan(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	missing := temporal.Error(temporal.ErrNotFound, "the hub does not serve ManagedClusters", nil)
