@@ -22,6 +22,8 @@ import (
 type maintenanceStatus struct {
 	Metadata maintenanceRef                      `json:"metadata"`
 	Status   maintenancev1.NodeMaintenanceStatus `json:"status"`
+	// Object is the one that requests the maintenance; nil: there is none.
+	Object *temporal.Object `json:"object,omitempty"`
 	// QueuePosition is its position among the requests that wait for a slot; nil if it does not wait for one.
 	QueuePosition *queuePosition `json:"queuePosition,omitempty"`
 }
@@ -93,7 +95,9 @@ func (c *cli) showMaintenance(ctx context.Context, s *server, target subject) er
 
 // maintenanceStatus gets the status of a maintenance. With errFromResult the status is valid.
 func (s *server) maintenanceStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (maintenanceStatus, error) {
-	status := maintenanceStatus{Metadata: maintenanceRef{workflowRef: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}}
+	status := maintenanceStatus{
+		Metadata: maintenanceRef{workflowRef: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}, Object: sourceOf(execution),
+	}
 	status.Metadata.Node, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeNode)
 	status.Metadata.Requestor, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeRequestor)
 	err := s.status(ctx, target, execution, &status.Status)
@@ -170,6 +174,9 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 		fmt.Sprintf("node %s in cluster %s", s.Metadata.Node, s.Metadata.Cluster), style.paint(string(status.State)),
 		fmt.Sprintf("maintenance %s/%s for %s", s.Metadata.Namespace, s.Metadata.Name, s.Metadata.Requestor),
 	}, "   ")}
+	if s.Object != nil {
+		lines = append(lines, sourceLine(s.Object, status.State.Over(), "delete it when the work is done, or to cancel"))
+	}
 	switch wait := status.Wait; {
 	case s.QueuePosition != nil:
 		lines = append(lines, "waiting: "+s.QueuePosition.text(now))

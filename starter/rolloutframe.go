@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// frameLines is the number of lines in a frame besides the clusters: headline, message, wait, hold, bar, estimate, a blank, header, rest,
+	// frameLines is the number of lines in a frame besides the clusters: headline, object, message, wait, hold, bar, estimate, a blank, header, rest,
 	// note, and the cursor's line.
-	frameLines = 11
+	frameLines = 12
 	barWidth   = 32
 )
 
@@ -31,6 +31,9 @@ func clusterLines(height int) int { return max(5, height-frameLines) }
 
 func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	lines := []string{s.headline(now, style)}
+	if s.Object != nil {
+		lines = append(lines, sourceLine(s.Object, s.over(), "edit it to change the rollout, delete it to cancel"))
+	}
 	wait := s.ownWait(now)
 	if _, message := verdict(s.Status); message != "" && (wait == nil || wait.Message != message) {
 		lines = append(lines, message)

@@ -189,7 +189,7 @@ func TestAFrameFitsTheTerminalAndCountsWhatItOmits(t *testing.T) {
 	const height = 24
 	frame := status.frame(noon, frameStyle{height: height})
 	require.Less(t, strings.Count(frame, "\n")+1, height)
-	require.Contains(t, frame, "\nand 91 clusters more")
+	require.Contains(t, frame, "\nand 92 clusters more")
 }
 
 func TestUrgentClustersAreListedFirst(t *testing.T) {

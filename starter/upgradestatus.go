@@ -50,6 +50,8 @@ status per line). It exits with status 0 only if the rollout succeeded.`,
 type rolloutStatus struct {
 	Metadata workflowRef                     `json:"metadata"`
 	Status   ranv1.ClusterGroupUpgradeStatus `json:"status"`
+	// Object is the one that requests the rollout; nil: there is none.
+	Object *temporal.Object `json:"object,omitempty"`
 }
 
 // partClusters is the maximum number of clusters in one query answer, which must stay small, and in a table that does not fit a terminal.
@@ -57,7 +59,7 @@ const partClusters = 250
 
 // rolloutStatus gets the status of a rollout with at most limit clusters, the most important first; 0 gets all, in several queries if needed.
 func (s *server) rolloutStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription, limit int) (rolloutStatus, error) {
-	status := rolloutStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}
+	status := rolloutStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID), Object: sourceOf(execution)}
 	if limit > 0 {
 		return status, s.status(ctx, target, execution, &status.Status, temporal.StatusRequest{Limit: limit})
 	}

@@ -3,6 +3,7 @@ package temporal
 import (
 	"fmt"
 
+	commonpb "go.temporal.io/api/common/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/converter"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -44,13 +45,22 @@ const MemoObject = "object"
 
 // ObjectOf returns the object that a run of a workflow works for; nil: there is none.
 func ObjectOf(run *workflowpb.WorkflowExecutionInfo) (*Object, error) {
-	payload, ok := run.GetMemo().GetFields()[MemoObject]
+	object, err := ObjectIn(run.GetMemo())
+	if err != nil {
+		return nil, fmt.Errorf("workflow %s: %w", run.GetExecution().GetWorkflowId(), err)
+	}
+	return object, nil
+}
+
+// ObjectIn returns the object in the memo of a run; nil: there is none.
+func ObjectIn(memo *commonpb.Memo) (*Object, error) {
+	payload, ok := memo.GetFields()[MemoObject]
 	if !ok {
 		return nil, nil
 	}
 	object := &Object{}
 	if err := converter.GetDefaultDataConverter().FromPayload(payload, object); err != nil {
-		return nil, fmt.Errorf("read memo field %s of workflow %s: %w", MemoObject, run.GetExecution().GetWorkflowId(), err)
+		return nil, fmt.Errorf("read memo field %s: %w", MemoObject, err)
 	}
 	return object, nil
 }
