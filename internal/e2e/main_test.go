@@ -20,6 +20,9 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/temporal"
+	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 )
 
 const (
@@ -111,9 +114,20 @@ func succeeds(t *testing.T, args ...string) string {
 }
 
 // startRollout writes a manifest and starts it.
-func startRollout(t *testing.T, manifest string) {
+func startRollout(t *testing.T, text string) {
 	t.Helper()
-	succeeds(t, "upgrade", "start", "-f", rolloutFile(t, manifest))
+	succeeds(t, "upgrade", "start", "-f", rolloutFile(t, text))
+}
+
+// startUnchecked starts the workflow of a rollout as `temporal workflow start` does: no worker checks the rollout before.
+func startUnchecked(t *testing.T, text string) {
+	t.Helper()
+	object, err := manifest.LoadOne[*ranv1.ClusterGroupUpgrade](rolloutFile(t, text), nil)
+	require.NoError(t, err)
+	options := temporal.ClusterGroupUpgradeOptions(object.Namespace, object.Name, "")
+	options.ID, options.TaskQueue = temporal.ClusterGroupUpgradeID(object.Namespace, object.Name), temporal.TaskQueue
+	_, err = temporalClient(t).ExecuteWorkflow(t.Context(), options, temporal.ClusterGroupUpgrade, rolloutworkflow.Input{Object: *object})
+	require.NoError(t, err)
 }
 
 func editRollout(t *testing.T, manifest string) {
