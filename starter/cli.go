@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/user"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -24,9 +26,17 @@ type cli struct {
 	connection temporal.Connection
 	kube       kubeAccess
 	output     string
-	namespace  string
-	cluster    string
-	timeout    time.Duration
+	// render writes the fields of a result with the template of -o.
+	render    func(w io.Writer, fields any) error
+	noHeaders bool
+	// plugin: kubectl runs the program as a plugin.
+	plugin    bool
+	utc       bool
+	namespace string
+	// contextNamespace is the default of namespace in the selected context.
+	contextNamespace string
+	cluster          string
+	timeout          time.Duration
 	// parsed is set once the command line is valid. Errors after that are not usage errors.
 	parsed bool
 }
@@ -52,11 +62,14 @@ func newRoot(c *cli) *cobra.Command {
 	root.Long = root.Short + `.
 
 Exit status: 0 success; 1 failed, refused or unhealthy; 2 invalid usage or input.`
-	root.Version = programVersion()
+	root.Version = readBuild().String()
 	root.SetVersionTemplate("drydock {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
-	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newServe(c), newSetup(c), newDoctor(c), newVersion(c))
+	c.addGlobalFlags(root)
+	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newServe(c), newSetup(c), newConfig(c), newDoctor(c), newVersion(c), newMan(c))
+	addExamples(root)
+	c.nameInHelp(root)
 	return root
 }
 
@@ -96,10 +109,21 @@ func noun(use, short string) *cobra.Command {
 
 // verb adapts a command's function to cobra.
 func (c *cli) verb(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	run := c.plainVerb(work)
 	return func(cmd *cobra.Command, args []string) error {
 		if err := c.checkNames(); err != nil {
 			return err
 		}
+		if err := c.useContext(); err != nil {
+			return err
+		}
+		return run(cmd, args)
+	}
+}
+
+// plainVerb is verb for a function that uses no context.
+func (c *cli) plainVerb(work func(ctx context.Context, args []string) error) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, args []string) error {
 		if c.timeout < 0 {
 			return usagef("--timeout %s is negative", c.timeout)
 		}
@@ -142,6 +166,11 @@ func (c *cli) subjectVerb(named func(string) (subject, error), work func(ctx con
 	})
 }
 
+// aliases are the other names of a verb; an empty one is left out.
+func aliases(names ...string) []string {
+	return slices.DeleteFunc(names, func(name string) bool { return name == "" })
+}
+
 // operands requires exactly the named arguments.
 func operands(names ...string) cobra.PositionalArgs {
 	return func(cmd *cobra.Command, args []string) error {
@@ -164,25 +193,30 @@ func takesFile(cmd *cobra.Command) bool {
 }
 
 func (c *cli) addNamespaceFlag(cmd *cobra.Command) {
-	cmd.Flags().StringVarP(&c.namespace, "object-namespace", "n", "", `namespace of the object (default "default")`)
+	c.addNamespaceFlagFor(cmd, `namespace of the object (default "default")`)
 }
 
-func (c *cli) addTemporalFlags(cmd *cobra.Command) {
-	c.connection.AddFlags(cmd.Flags())
-	c.addTimeoutFlag(cmd)
+func (c *cli) addNamespaceFlagFor(cmd *cobra.Command, usage string) {
+	cmd.Flags().StringVarP(&c.namespace, "namespace", "n", "", usage)
+	_ = cmd.RegisterFlagCompletionFunc("namespace", c.completeNamespaces)
+	// The name before --temporal-namespace existed.
+	cmd.Flags().StringVar(&c.namespace, "object-namespace", "", usage)
+	_ = cmd.Flags().MarkHidden("object-namespace")
 }
 
-// addTimeoutFlag adds --timeout once, also to a command that reads both Temporal and a cluster.
-func (c *cli) addTimeoutFlag(cmd *cobra.Command) {
-	if cmd.Flags().Lookup("timeout") != nil {
-		return
-	}
-	cmd.Flags().DurationVar(&c.timeout, "timeout", 0, "stop waiting after this time, e.g. 30m; the workflow continues (default: no limit)")
+// addGlobalFlags adds the flags that all commands have.
+func (c *cli) addGlobalFlags(root *cobra.Command) {
+	flags := root.PersistentFlags()
+	c.connection.AddFlags(flags)
+	flags.DurationVar(&c.timeout, "timeout", 0, "stop waiting after this time, e.g. 30m; the workflow continues (default: no limit)")
+	flags.BoolVar(&c.utc, "utc", false, "show times in UTC instead of the local time zone")
+	_ = root.RegisterFlagCompletionFunc("profile", c.completeProfiles)
 }
 
 // addClusterFlag adds --cluster: the name of the cluster in the worker's configuration.
 func (c *cli) addClusterFlag(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&c.cluster, "cluster", os.Getenv(clusterVariable), "name of the cluster in the worker's configuration (env "+clusterVariable+")")
+	_ = cmd.RegisterFlagCompletionFunc("cluster", c.completeClusters)
 }
 
 const clusterVariable = "DRYDOCK_CLUSTER"

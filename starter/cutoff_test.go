@@ -57,6 +57,13 @@ func (e *closeEvent) Next() (*historypb.HistoryEvent, error) {
 	return next, nil
 }
 
+// shows is a command that prints a report.
+func shows(get func(*cli, context.Context, *server, subject) (report, error)) func(*cli, context.Context, *server, subject) error {
+	return func(c *cli, ctx context.Context, s *server, target subject) error {
+		return c.showStatus(func(ctx context.Context, s *server, target subject) (report, error) { return get(c, ctx, s, target) })(ctx, s, target)
+	}
+}
+
 func TestATerminatedWorkflowIsNotShownAsRunning(t *testing.T) {
 	node, rollout := nodeMaintenance("c1", "default", "n1"), rolloutSubject("prod", "june")
 	harbor := harborCluster("c1", "default", "main")
@@ -68,9 +75,9 @@ func TestATerminatedWorkflowIsNotShownAsRunning(t *testing.T) {
 		last any
 		verb func(*cli, context.Context, *server, subject) error
 	}{
-		{"a rollout", rollout, longRollout(3), (*cli).showRollout},
+		{"a rollout", rollout, longRollout(3), shows((*cli).rolloutReport)},
 		{"a watched rollout", rollout, longRollout(3), (*cli).watchRollout},
-		{"a maintenance", node, ready, (*cli).showMaintenance},
+		{"a maintenance", node, ready, shows((*cli).maintenanceReport)},
 		{"a maintenance with an awaited state", node, ready, func(c *cli, ctx context.Context, s *server, of subject) error {
 			return c.awaitState(ctx, s, of, maintenancev1.NodeReady)
 		}},
@@ -78,9 +85,9 @@ func TestATerminatedWorkflowIsNotShownAsRunning(t *testing.T) {
 		{"a Harbor with an awaited state", harbor, healthy, func(c *cli, ctx context.Context, s *server, of subject) error {
 			return c.awaitHarbor(ctx, s, of, 0)
 		}},
-		{"a window", windowSubject("prod", "night"), windows.Status{Phase: windows.PhaseOpen}, (*cli).showWindow},
-		{"a lock controller", lockController("c1", "ceph"), locks.Status{}, (*cli).showLockController},
-		{"a portal", portalSubject("main"), portal.View{}, (*cli).showPortal},
+		{"a window", windowSubject("prod", "night"), windows.Status{Phase: windows.PhaseOpen}, shows((*cli).windowReport)},
+		{"a lock controller", lockController("c1", "ceph"), locks.Status{}, shows((*cli).lockControllerReport)},
+		{"a portal", portalSubject("main"), portal.View{}, shows((*cli).portalReport)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

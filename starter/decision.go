@@ -28,7 +28,6 @@ func (c *cli) addSourceFlags(cmd *cobra.Command, flags *decisionFlags, what stri
 	cmd.Flags().StringVar(&flags.snapshot, "snapshot", "", "read the Kubernetes objects from this file instead of a cluster: YAML, JSON or a List, optionally gzipped; - is standard input")
 	_ = cmd.MarkFlagFilename("snapshot")
 	c.addContextFlag(cmd, what)
-	c.addTimeoutFlag(cmd)
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "context")
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "kubeconfig")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +34,7 @@ check passes; with --strict, only if there is no warning either.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			findings := c.examine(ctx, where)
-			if err := c.print(findings, func(w io.Writer) { printFindings(w, findings) }); err != nil {
+			if err := c.print(findings, func(w *page) { printFindings(w, findings) }); err != nil {
 				return err
 			}
 			if slices.ContainsFunc(findings, func(f finding) bool { return !f.OK || strict && f.Warning }) {
@@ -46,7 +45,6 @@ check passes; with --strict, only if there is no warning either.`,
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "fail also for warnings")
 	c.addSiteFlags(cmd, &where)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -96,7 +94,7 @@ func (c *cli) examineTemporal(ctx context.Context) []finding {
 	if _, err := s.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace}); err != nil {
 		return []finding{
 			well("temporal", s.address),
-			ill(namespace, "create it with `temporal operator namespace create`, or set another with --namespace", err),
+			ill(namespace, "create it with `temporal operator namespace create`, or set another with --temporal-namespace", err),
 		}
 	}
 	return append([]finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx), s.examineHolds(ctx)},
@@ -137,7 +135,7 @@ func (s *server) examineSearchAttributes(ctx context.Context) finding {
 	case err != nil:
 		return ill(check, "see the message", err)
 	case len(missing) > 0:
-		return finding{Check: check, Detail: "missing: " + listed(missing), Fix: "run `drydock setup`"}
+		return finding{Check: check, Detail: "missing: " + joined(missing), Fix: "run `drydock setup`"}
 	}
 	return well(check, "registered")
 }
@@ -200,7 +198,7 @@ func examineCRDs(ctx context.Context, config *rest.Config, at place, where sites
 		}
 	}
 	if len(missing) > 0 {
-		return finding{Check: check, Detail: "missing: " + listed(missing), Fix: fmt.Sprintf("run `drydock setup --%s-context %s`", at.site, at.context)}
+		return finding{Check: check, Detail: "missing: " + joined(missing), Fix: fmt.Sprintf("run `drydock setup --%s-context %s`", at.site, at.context)}
 	}
 	found := plural(len(wanted), "CRD")
 	if len(pruned) > 0 {
@@ -213,8 +211,8 @@ func crdNote(definition *unstructured.Unstructured, lacking []string) string {
 	return definition.GetName() + ": " + foreignNote(lacking)
 }
 
-func printFindings(w io.Writer, findings []finding) {
-	t := newTable()
+func printFindings(w *page, findings []finding) {
+	t := w.newTable()
 	for _, f := range findings {
 		level := "NOT OK"
 		switch {

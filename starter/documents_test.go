@@ -111,6 +111,9 @@ func TestTheDocumentationNamesEveryVerbAndFlag(t *testing.T) {
 			t.Errorf("name the command drydock %s in a page that is written by hand (README.md, docs/how-to, docs/reference/*.md)", verb)
 		}
 		cmd.LocalFlags().VisitAll(func(flag *pflag.Flag) {
+			if flag.Hidden {
+				return // a former name
+			}
 			form := "--" + flag.Name
 			if flag.Shorthand != "" {
 				form += "|[` ]-" + flag.Shorthand

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -18,7 +17,7 @@ import (
 
 func newHarbor(c *cli) *cobra.Command {
 	cmd := noun("harbor", "Harbor clusters: Harbor with its database, cache and storage")
-	cmd.AddCommand(newHarborApply(c), newHarborStatus(c), newHarborDelete(c), newHarborCancel(c), newHarborEvaluate(c))
+	cmd.AddCommand(newHarborApply(c), newHarborStatus(c), newHarborDescribe(c), newHarborList(c), newHarborDelete(c), newHarborCancel(c), newHarborEvaluate(c))
 	return cmd
 }
 
@@ -82,16 +81,16 @@ func (c *cli) oneHarborCluster(ctx context.Context, reader client.Reader, args [
 	case len(found) == 1:
 		return found[0], nil
 	case len(found) > 1:
-		return nil, usagef("several HarborClusters found: name one of %s", listed(names))
+		return nil, usagef("several HarborClusters found: name one of %s", joined(names))
 	case len(args) == 0:
 		return nil, inputError(fmt.Errorf("no HarborCluster found"))
 	}
-	return nil, inputError(fmt.Errorf("HarborCluster %s not found; there are: %s", args[0], listed(names)))
+	return nil, inputError(fmt.Errorf("HarborCluster %s not found; there are: %s", args[0], joined(names)))
 }
 
 func (c *cli) printHarbor(hc *goharborv1.HarborCluster, evaluation harbor.Evaluation) error {
 	name := hc.Namespace + "/" + hc.Name
-	if err := c.print(evaluation, func(w io.Writer) { renderHarbor(w, name, evaluation) }, name); err != nil {
+	if err := c.print(evaluation, func(w *page) { renderHarbor(w, name, evaluation) }, name); err != nil {
 		return err
 	}
 	if evaluation.Status == goharborv1.StatusUnhealthy {
@@ -100,13 +99,13 @@ func (c *cli) printHarbor(hc *goharborv1.HarborCluster, evaluation harbor.Evalua
 	return nil
 }
 
-func renderHarbor(w io.Writer, name string, evaluation harbor.Evaluation) {
+func renderHarbor(w *page, name string, evaluation harbor.Evaluation) {
 	apply := "no: database, cache and storage are not all ready"
 	if evaluation.ApplyHarbor {
 		apply = "yes"
 	}
 	fmt.Fprintf(w, "HarborCluster %s: %s\napply Harbor: %s\n", name, evaluation.Status, apply)
-	t := newTable("CONDITION", "STATUS", "REASON", "MESSAGE")
+	t := w.newTable("CONDITION", "STATUS", "REASON", "MESSAGE")
 	for _, condition := range evaluation.Conditions {
 		t.AppendRow(table.Row{condition.Type, condition.Status, condition.Reason, condition.Message})
 	}

@@ -188,5 +188,5 @@ func TestAWatchedHarborStatusShowsThatTheHarborIsHeld(t *testing.T) {
 		Namespace: "registry", Name: "main", State: harborworkflow.Managed, Harbor: goharborv1.HarborClusterStatus{Status: goharborv1.StatusCreating},
 		Held: &drydockv1.Hold{Scope: drydockv1.HoldAll, By: "ann", Reason: "flood"},
 	}}
-	require.Regexp(t, "^HarborCluster registry/main: creating; held: .* by ann: flood \\(`drydock release --all`\\)$", s.lines()[0].text)
+	require.Regexp(t, "^HarborCluster registry/main: creating; held: .* by ann: flood \\(`drydock release --all`\\)$", s.lines(time.Now())[0].text)
 }

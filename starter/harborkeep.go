@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -29,7 +28,7 @@ func harborCluster(cluster, namespace, name string) subject {
 		noun: "HarborCluster", name: namespace + "/" + name + " in cluster " + cluster,
 		workflowID: temporal.HarborClusterID(cluster, namespace, name),
 		show:       fmt.Sprintf("drydock harbor status %s/%s --cluster %s", namespace, name, cluster),
-		list:       "temporal workflow list --query \"" + observe.WorkflowsOf(temporal.HarborCluster, false) + "\"",
+		list:       "drydock harbor list --cluster " + cluster,
 	}
 }
 
@@ -59,7 +58,7 @@ func newHarborApply(c *cli) *cobra.Command {
 	var wait bool
 	var flags startFlags
 	cmd := &cobra.Command{
-		Use:   "apply -f FILE",
+		Use: "apply -f FILE", Aliases: []string{"create", "edit"},
 		Short: "Create or change the Harbor that a HarborCluster describes",
 		Long: `Create or change the Harbor that a HarborCluster describes, and reconcile it continuously. The command writes the HarborCluster to the
 cluster, where you can also change and delete it.
@@ -84,12 +83,11 @@ With --wait the command returns when Harbor is healthy.`,
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the HarborCluster")
+	addReasonFlag(cmd, &flags.reason)
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until Harbor is healthy")
 	flags.addWaitForIt(cmd)
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -105,7 +103,7 @@ func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wai
 		return err
 	}
 	var applied harboractivities.ApplyClusterResult
-	runID, err := s.changeHarbor(ctx, target, hc, temporal.UpdateApply, harbor.ApplyRequest{Actor: actor(), Object: *hc}, &applied)
+	runID, err := s.changeHarbor(ctx, target, hc, temporal.UpdateApply, harbor.ApplyRequest{Actor: actor(), Reason: flags.reason, Object: *hc}, &applied)
 	if err != nil {
 		return err
 	}
@@ -113,7 +111,7 @@ func (c *cli) applyHarbor(ctx context.Context, hc *goharborv1.HarborCluster, wai
 	if wait {
 		return c.awaitHarbor(ctx, s, target, applied.Generation)
 	}
-	return c.print(started, func(w io.Writer) { fmt.Fprintf(w, "%s applied; see `%s`\n", target, target.show) }, target.workflowID)
+	return c.print(started, func(w *page) { fmt.Fprintf(w, "%s applied; see `%s`\n", target, target.show) }, target.workflowID)
 }
 
 // harborTimeout limits an update, which writes to the cluster before it answers.
@@ -164,7 +162,7 @@ func newHarborDelete(c *cli) *cobra.Command {
 	var reason string
 	var wait bool
 	cmd := &cobra.Command{
-		Use:   "delete NAME",
+		Use: "delete NAME", ValidArgsFunction: c.completeNamed(temporal.HarborCluster, false),
 		Short: "Delete a HarborCluster and its objects; its data only if its deletionPolicy allows it",
 		Args:  operands("NAME"),
 		RunE: c.subjectVerb(c.namedHarborCluster, func(ctx context.Context, s *server, target subject) error {
@@ -174,8 +172,6 @@ func newHarborDelete(c *cli) *cobra.Command {
 	cmd.Flags().BoolVar(&wait, "wait", false, "wait until everything is deleted")
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	addReasonFlag(cmd, &reason)
 	return cmd
 }
@@ -208,6 +204,7 @@ func newHarborCancel(c *cli) *cobra.Command {
 	cmd := newSignal(c, workflowSignal{
 		name: temporal.SignalCancel, short: "Stop managing a Harbor; its objects stay unchanged", result: "is no longer managed: its objects stay unchanged",
 	}, c.namedHarborCluster)
+	cmd.ValidArgsFunction = c.completeNamed(temporal.HarborCluster, true)
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	return cmd

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -15,6 +13,7 @@ import (
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
+	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/harbor"
 )
 
@@ -33,7 +32,7 @@ func newHarborStatus(c *cli) *cobra.Command {
 may be stale.
 
 With --watch the command shows every change: a live view on a terminal, otherwise one line per change (with -o json one status per line).`,
-		Args: operands("NAME"),
+		Args: operands("NAME"), ValidArgsFunction: c.completeNamed(temporal.HarborCluster, false),
 		RunE: c.subjectVerb(c.namedHarborCluster, func(ctx context.Context, s *server, target subject) error {
 			if watch {
 				_, err := c.watchHarbor(ctx, s, target, func(harborStatus) bool { return false })
@@ -45,33 +44,35 @@ With --watch the command shows every change: a live view on a terminal, otherwis
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep running and show every change")
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
 // harborStatus gets the status of a HarborCluster. With errFromResult the status is valid.
 func (s *server) harborStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (harborStatus, error) {
-	status := harborStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}
+	status := harborStatus{Metadata: observe.RefOfExecution(target.workflowID, execution)}
 	return status, s.status(ctx, target, execution, &status.Status)
 }
 
 func (c *cli) showHarbor(ctx context.Context, s *server, target subject) error {
-	execution, err := s.describe(ctx, target, "")
+	shown, err := c.harborReport(ctx, s, target)
 	if err != nil {
 		return err
 	}
+	if err := c.printReport(shown); err != nil {
+		return err
+	}
+	return shown.object.(harborStatus).verdict(target)
+}
+
+// harborReport reads the status once.
+func (c *cli) harborReport(ctx context.Context, s *server, target subject) (report, error) {
+	execution, err := s.describe(ctx, target, "")
+	if err != nil {
+		return report{}, err
+	}
 	status, err := s.harborStatus(ctx, target, execution)
-	if errors.Is(err, errFromResult) {
-		fmt.Fprintln(c.ErrOut, err)
-	} else if err != nil {
-		return err
-	}
-	if err := c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, target.workflowID); err != nil {
-		return err
-	}
-	return status.verdict(target)
+	return c.reportOf(status, target, err)
 }
 
 // verdict is an error if Harbor is unhealthy or not managed, or if its status may be stale.
@@ -116,7 +117,7 @@ func (c *cli) awaitHarbor(ctx context.Context, s *server, target subject, genera
 	return err
 }
 
-func (s harborStatus) lines() []statusLine {
+func (s harborStatus) lines(time.Time) []statusLine {
 	var lines []statusLine
 	for _, condition := range s.Status.Harbor.Conditions {
 		lines = append(lines, statusLine{string(condition.Type), fmt.Sprintf("%s is %s: %s: %s", condition.Type, condition.Status, condition.Reason, condition.Message)})
@@ -139,7 +140,7 @@ func (s harborStatus) word() string {
 	return strings.ToLower(string(s.Status.State))
 }
 
-func (s harborStatus) frame(now time.Time, _ frameStyle) string {
+func (s harborStatus) frame(now time.Time, style frameStyle) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "HarborCluster %s/%s in cluster %s: %s", s.Status.Namespace, s.Status.Name, s.Status.Cluster, s.word())
 	if s.Status.Harbor.Status != "" {
@@ -163,7 +164,7 @@ func (s harborStatus) frame(now time.Time, _ frameStyle) string {
 	if len(s.Status.Harbor.Conditions) == 0 {
 		return text.String()
 	}
-	t := newTable("CONDITION", "STATUS", "FOR", "REASON", "MESSAGE")
+	t := style.newTable("CONDITION", "STATUS", "FOR", "REASON", "MESSAGE")
 	for _, condition := range s.Status.Harbor.Conditions {
 		since := ""
 		if condition.LastTransitionTime != nil {
@@ -172,4 +173,24 @@ func (s harborStatus) frame(now time.Time, _ frameStyle) string {
 		t.AppendRow(table.Row{condition.Type, condition.Status, since, condition.Reason, condition.Message})
 	}
 	return text.String() + "\n\n" + t.Render()
+}
+
+func newHarborDescribe(c *cli) *cobra.Command {
+	cmd := c.newDescribe("HarborCluster", "NAME", byName(c.namedHarborCluster), c.harborReport)
+	cmd.ValidArgsFunction = c.completeNamed(temporal.HarborCluster, false)
+	c.addClusterFlag(cmd)
+	c.addNamespaceFlag(cmd)
+	return cmd
+}
+
+func newHarborList(c *cli) *cobra.Command {
+	return c.newList(&listKind{
+		workflowType: temporal.HarborCluster, prefix: "harbor/", clustered: true, namespaced: true,
+		short: "List the HarborClusters with their health", runningHelp: "only managed ones",
+		word: "HarborCluster", none: "no HarborClusters; create one with `drydock harbor apply -f FILE --cluster CLUSTER`", noneRunning: "no HarborCluster is managed",
+		header: []any{"CLUSTER", "NAMESPACE", "NAME", "STATUS", "STARTED", "REASON"},
+		row: func(row workflowRow, now time.Time) table.Row {
+			return table.Row{row.Cluster, row.Namespace, row.Name, row.phase(), age(now, row.StartedAt) + " ago", row.Reason}
+		},
+	})
 }

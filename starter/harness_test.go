@@ -32,7 +32,7 @@ func drydockWith(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &stdout, ErrOut: &stderr}
-	status := run(t.Context(), streams, args)
+	status := run(t.Context(), streams, false, args)
 	return outcome{status, stdout.String(), stderr.String()}
 }
 
@@ -77,7 +77,7 @@ func begin(t *testing.T, args ...string) *running {
 	ctx, stop := context.WithCancel(t.Context())
 	r := &running{stdout: &sharedBuffer{}, stderr: &sharedBuffer{}, stop: stop, ended: make(chan int, 1)}
 	go func() {
-		r.ended <- run(ctx, genericiooptions.IOStreams{In: strings.NewReader(""), Out: r.stdout, ErrOut: r.stderr}, args)
+		r.ended <- run(ctx, genericiooptions.IOStreams{In: strings.NewReader(""), Out: r.stdout, ErrOut: r.stderr}, false, args)
 	}()
 	t.Cleanup(stop)
 	return r

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -109,17 +108,17 @@ func (c *cli) printChecks(report checkReport) error {
 			unhealthy = append(unhealthy, check.Name)
 		}
 	}
-	if err := c.print(report, func(w io.Writer) { renderChecks(w, report) }, unhealthy...); err != nil {
+	if err := c.print(report, func(w *page) { renderChecks(w, report) }, unhealthy...); err != nil {
 		return err
 	}
 	if !report.Healthy {
-		return fmt.Errorf("%d of %s not healthy: %s", len(unhealthy), pluralOf(len(report.Checks), "check is", "checks are"), listed(unhealthy))
+		return fmt.Errorf("%d of %s not healthy: %s", len(unhealthy), pluralOf(len(report.Checks), "check is", "checks are"), joined(unhealthy))
 	}
 	return nil
 }
 
-func renderChecks(w io.Writer, report checkReport) {
-	t := newTable("CHECK", "HEALTHY", "REASON", "MESSAGE")
+func renderChecks(w *page, report checkReport) {
+	t := w.newTable("CHECK", "HEALTHY", "REASON", "MESSAGE")
 	for _, check := range report.Checks {
 		healthy := "no"
 		if check.Healthy {

@@ -80,7 +80,6 @@ func (c *cli) addHoldFlags(cmd *cobra.Command, work func(context.Context, *serve
 	})
 	cmd.Flags().StringSliceVar(&request.Clusters, "cluster", nil, "name of the cluster in the worker's configuration; may be repeated")
 	cmd.Flags().BoolVar(&request.All, "all", false, "all clusters, including future ones")
-	c.addTemporalFlags(cmd)
 	addReasonFlag(cmd, &request.Reason)
 	c.addOutputFlag(cmd)
 }
@@ -93,7 +92,7 @@ func (c *cli) hold(ctx context.Context, s *server, request emergency.Request) er
 	if err != nil {
 		return err
 	}
-	err = c.print(answer, func(w io.Writer) {
+	err = c.print(answer, func(w *page) {
 		for _, change := range answer.Changes {
 			fmt.Fprintln(w, heldText(change))
 		}
@@ -160,7 +159,7 @@ func (c *cli) holdLater(ctx context.Context, s *server, request emergency.Reques
 	fmt.Fprintf(c.ErrOut, "no worker answers, so nothing new starts now. The hold is saved and takes effect when a worker is back; "+
 		"work that is due at that moment may start before it. Then see `%s`\n", showHolds)
 	pending := pendingHold{Pending: request, Answer: emergency.Answer{Changes: []emergency.Change{}, Holds: []drydockv1.Hold{}}}
-	return c.print(pending, func(io.Writer) {})
+	return c.print(pending, func(*page) {})
 }
 
 // pendingHold is the answer to a hold that waits for a worker.
@@ -185,9 +184,9 @@ func (c *cli) release(ctx context.Context, s *server, request emergency.Request)
 	if err != nil {
 		return err
 	}
-	return c.print(answer, func(w io.Writer) {
+	return c.print(answer, func(w *page) {
 		for _, change := range answer.Changes {
-			fmt.Fprintln(w, releasedText(change, time.Now()))
+			fmt.Fprintln(w, releasedText(change, w.now))
 		}
 		for _, hold := range answer.Holds {
 			fmt.Fprintf(w, "still held: %s (`%s`)\n", hold, emergency.ReleaseCommand(hold.Scope))
@@ -212,7 +211,7 @@ func (s *server) release(ctx context.Context, request emergency.Request) (emerge
 
 func newHoldStatus(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "status",
+		Use: "status", Aliases: []string{"list", "describe"},
 		Short: "Show what is held, by whom, why and since when",
 		Args:  operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
@@ -220,10 +219,9 @@ func newHoldStatus(c *cli) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return c.print(status, func(w io.Writer) { printHolds(w, status, time.Now()) }, scopeNames(status.Holds)...)
+			return c.print(status, func(w *page) { printHolds(w, status, w.now) }, scopeNames(status.Holds)...)
 		}),
 	}
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -250,12 +248,12 @@ func (s *server) holdStatus(ctx context.Context) (holdStatus, error) {
 	return status, s.query(ctx, emergencyStop(), "", &status)
 }
 
-func printHolds(w io.Writer, status holdStatus, now time.Time) {
+func printHolds(w *page, status holdStatus, now time.Time) {
 	if len(status.Holds) == 0 {
 		fmt.Fprintln(w, "nothing is held")
 		return
 	}
-	t := newTable("HELD", "SINCE", "BY", "REASON", "RELEASE WITH")
+	t := w.newTable("HELD", "SINCE", "BY", "REASON", "RELEASE WITH")
 	for _, hold := range status.Holds {
 		t.AppendRow(table.Row{hold.Scope, age(now, hold.Since.Time) + " ago", hold.By, hold.Reason, emergency.ReleaseCommand(hold.Scope)})
 	}

@@ -35,7 +35,7 @@ func (k kubeAccess) config(context string) (*rest.Config, error) {
 		return nil, fmt.Errorf("kubeconfig: %w", err)
 	}
 	if _, exists := known.Contexts[context]; context != "" && !exists {
-		return nil, usagef("kubeconfig has no context %q; it has %s", context, listed(slices.Sorted(maps.Keys(known.Contexts))))
+		return nil, usagef("kubeconfig has no context %q; it has %s", context, joined(slices.Sorted(maps.Keys(known.Contexts))))
 	}
 	config, err := loader.ClientConfig()
 	if clientcmd.IsEmptyConfig(err) {
@@ -55,8 +55,8 @@ func (k kubeAccess) loader(context string) clientcmd.ClientConfig {
 	return clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, &clientcmd.ConfigOverrides{CurrentContext: context})
 }
 
-// listed joins names for a message.
-func listed(names []string) string {
+// joined lists names for a message.
+func joined(names []string) string {
 	if len(names) == 0 {
 		return "none"
 	}

@@ -3,16 +3,15 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
-	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"k8s.io/apimachinery/pkg/labels"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -78,16 +77,28 @@ func (r workflowRow) took(now time.Time) string {
 	return age(now, r.StartedAt)
 }
 
+// labels are what a label selector (-l) selects by.
+func (r workflowRow) labels() labels.Set {
+	return labels.Set{
+		"cluster": r.Cluster, "namespace": r.Namespace, "name": r.Name, "node": r.Node, "requestor": r.Requestor,
+		"phase": r.Phase, "reason": r.Reason, "execution": r.Execution, "paused": strconv.FormatBool(r.Paused),
+	}
+}
+
+// selectable are the names of the labels.
+func selectable() string { return joined(slices.Sorted(maps.Keys(workflowRow{}.labels()))) }
+
 // listing is a list of workflows with the number in each status.
 type listing struct {
 	Items  []workflowRow  `json:"items"`
 	Counts map[string]int `json:"counts"`
+	kind   *listKind
 	// running means that only running workflows are listed.
 	running bool
 }
 
-func newListing(rows []workflowRow, running bool) listing {
-	l := listing{Items: rows, Counts: map[string]int{}, running: running}
+func newListing(kind *listKind, rows []workflowRow, running bool) listing {
+	l := listing{Items: rows, Counts: map[string]int{}, kind: kind, running: running}
 	if rows == nil {
 		l.Items = []workflowRow{}
 	}
@@ -97,51 +108,47 @@ func newListing(rows []workflowRow, running bool) listing {
 	return l
 }
 
-// newList returns the command that lists the workflows of a query.
-func (c *cli) newList(short, running string, query func(running bool) string, render func(io.Writer, listing)) *cobra.Command {
-	return c.newDetailedList(short, running, query, func(context.Context, *server, []workflowRow) {}, render)
-}
-
-// newDetailedList is newList with a function that adds to the rows.
-func (c *cli) newDetailedList(
-	short, running string, query func(running bool) string, add func(context.Context, *server, []workflowRow), render func(io.Writer, listing),
-) *cobra.Command {
-	var onlyRunning bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: short,
-		Args:  operands(),
-		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
-			rows, err := s.list(ctx, query(onlyRunning))
-			if err != nil {
-				return err
-			}
-			add(ctx, s, rows)
-			list := newListing(rows, onlyRunning)
-			return c.print(list, func(w io.Writer) { render(w, list) }, list.ids()...)
-		}),
+// lines has a line for each row.
+func (l listing) lines(time.Time) []statusLine {
+	lines := []statusLine{}
+	for _, row := range l.Items {
+		name := strings.TrimPrefix(row.Namespace+"/"+row.Name, "/")
+		if row.Cluster != "" {
+			name += " in cluster " + row.Cluster
+		}
+		text := strings.TrimSuffix(fmt.Sprintf("%s %s: %s: %s", l.kind.word, name, row.phase(), row.Reason), ": ")
+		lines = append(lines, statusLine{row.WorkflowID, text})
 	}
-	cmd.Flags().BoolVar(&onlyRunning, "running", false, running)
-	c.addTemporalFlags(cmd)
-	c.addOutputFlag(cmd)
-	return cmd
+	return lines
 }
 
-// workflowsOf is the query for all workflows of a type.
-func workflowsOf(workflowType string) func(running bool) string {
-	return func(running bool) string { return observe.WorkflowsOf(workflowType, running) }
-}
-
-// printTable writes a table of the list, unless it is empty, and the counts.
-func (l listing) printTable(w io.Writer, t table.Writer, word string) {
-	if len(l.Items) > 0 {
-		fmt.Fprintln(w, t.Render())
+func (l listing) frame(now time.Time, style frameStyle) string {
+	switch {
+	case len(l.Items) == 0 && l.running:
+		return l.kind.noneRunning
+	case len(l.Items) == 0:
+		return l.kind.none
 	}
-	l.printCounts(w, word)
+	items := l.Items
+	if style.height > 0 { // a live view cannot scroll
+		items = items[:min(len(items), clusterLines(style.height))]
+	}
+	t := style.newTable(append(slices.Clone(l.kind.header), wide("WORKFLOW ID"), wide("STARTED AT"))...)
+	for _, row := range items {
+		t.AppendRow(append(l.kind.row(row, now), row.WorkflowID, stamp(row.StartedAt, now)))
+	}
+	text := t.Render()
+	if rest := len(l.Items) - len(items); rest > 0 {
+		text += fmt.Sprintf("\nand %d more", rest)
+	}
+	if !style.bare {
+		text += "\n" + l.countsText()
+	}
+	return text
 }
 
-// printCounts writes e.g. "3 rollouts: 1 Running, 2 Completed", in the words of the table.
-func (l listing) printCounts(w io.Writer, word string) {
+// countsText is e.g. "3 rollouts: 1 Running, 2 Completed", in the words of the table.
+func (l listing) countsText() string {
 	canceled := enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED.String()
 	parts := []string{}
 	for _, execution := range slices.Sorted(maps.Keys(l.Counts)) {
@@ -151,7 +158,7 @@ func (l listing) printCounts(w io.Writer, word string) {
 		}
 		parts = append(parts, fmt.Sprintf("%d %s", l.Counts[execution], shown))
 	}
-	fmt.Fprintf(w, "%s: %s\n", plural(len(l.Items), word), strings.Join(parts, ", "))
+	return fmt.Sprintf("%s: %s", plural(len(l.Items), l.kind.word), strings.Join(parts, ", "))
 }
 
 func (l listing) ids() []string {

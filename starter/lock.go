@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -23,7 +21,7 @@ import (
 func newLock(c *cli) *cobra.Command {
 	cmd := noun("lock", "Workload locks: applications that must release a cluster or a node before it is disrupted")
 	controller := noun("controller", "Run the lock controller of an application that does not have one")
-	controller.AddCommand(newLockControllerStart(c), newLockControllerStatus(c), newLockControllerCancel(c))
+	controller.AddCommand(newLockControllerStart(c), newLockControllerStatus(c), newLockControllerDescribe(c), newLockControllerList(c), newLockControllerCancel(c))
 	cmd.AddCommand(controller, newLockList(c), newLockProgress(c), newLockEvaluate(c), newLockGate(c))
 	return cmd
 }
@@ -47,7 +45,7 @@ func lockController(cluster, controllerName string) subject {
 		noun: "lock controller", name: controllerName + " in cluster " + cluster,
 		workflowID: temporal.WorkloadLockControllerID(cluster, controllerName),
 		show:       fmt.Sprintf("drydock lock controller status %s --cluster %s", controllerName, cluster),
-		list:       "temporal workflow list --query \"" + observe.WorkflowsOf(temporal.WorkloadLockController, false) + "\"",
+		list:       "drydock lock controller list --cluster " + cluster,
 	}
 }
 
@@ -63,9 +61,9 @@ func (c *cli) namedLockController(name string) (subject, error) {
 }
 
 func newLockControllerStart(c *cli) *cobra.Command {
-	var file string
+	var file, reason string
 	cmd := &cobra.Command{
-		Use:   "start -f FILE",
+		Use: "start -f FILE", Aliases: []string{"create"},
 		Short: "Start the lock controller that a WorkloadLockPolicy describes",
 		Long: `Start the lock controller that a WorkloadLockPolicy describes. Each application has at most one in a cluster. It
 runs until you cancel it.`,
@@ -78,30 +76,30 @@ runs until you cancel it.`,
 			if err := c.requireCluster(); err != nil {
 				return err
 			}
-			return c.startLockController(ctx, policy)
+			return c.startLockController(ctx, policy, reason)
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the WorkloadLockPolicy")
+	addReasonFlag(cmd, &reason)
 	c.addClusterFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
-func (c *cli) startLockController(ctx context.Context, policy *drydockv1.WorkloadLockPolicy) error {
+func (c *cli) startLockController(ctx context.Context, policy *drydockv1.WorkloadLockPolicy, reason string) error {
 	s, err := c.dial(ctx)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
 	target := lockController(c.cluster, policy.Spec.ControllerName)
-	run, err := s.start(ctx, target, temporal.WorkloadLockControllerOptions(c.cluster, policy.Spec.ControllerName),
+	run, err := s.start(ctx, target, reason, temporal.WorkloadLockControllerOptions(c.cluster, policy.Spec.ControllerName),
 		temporal.WorkloadLockController, locksworkflow.Input{Cluster: c.cluster, Policy: *policy})
 	if err != nil {
 		return err
 	}
 	started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}
-	return c.print(started, func(w io.Writer) { fmt.Fprintf(w, "%s started; see `%s`\n", target, target.show) }, target.workflowID)
+	return c.print(started, func(w *page) { fmt.Fprintf(w, "%s started; see `%s`\n", target, target.show) }, target.workflowID)
 }
 
 // lockControllerStatus is the output of -o json: the status of a lock controller.
@@ -112,38 +110,34 @@ type lockControllerStatus struct {
 
 func newLockControllerStatus(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "status NAME",
+		Use: "status NAME", ValidArgsFunction: c.completeNamed(temporal.WorkloadLockController, false),
 		Short: "Show the locks of an application with the reason for each state",
 		Args:  operands("NAME"),
-		RunE:  c.subjectVerb(c.namedLockController, c.showLockController),
+		RunE:  c.subjectVerb(c.namedLockController, c.showStatus(c.lockControllerReport)),
 	}
 	c.addClusterFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
-func (c *cli) showLockController(ctx context.Context, s *server, target subject) error {
+// lockControllerReport reads the status once.
+func (c *cli) lockControllerReport(ctx context.Context, s *server, target subject) (report, error) {
 	execution, err := s.describe(ctx, target, "")
 	if err != nil {
-		return err
+		return report{}, err
 	}
-	status := lockControllerStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}
+	status := lockControllerStatus{Metadata: observe.RefOfExecution(target.workflowID, execution)}
 	err = s.status(ctx, target, execution, &status.Status)
-	if errors.Is(err, errFromResult) {
-		fmt.Fprintln(c.ErrOut, err)
-	} else if err != nil {
-		return err
-	}
-	return c.print(status, func(w io.Writer) { renderLocks(w, status, time.Now()) }, target.workflowID)
+	return report{status, func(w *page) { renderLocks(w, status, w.now) }, target.workflowID}, c.noteResult(err)
 }
 
-func renderLocks(w io.Writer, status lockControllerStatus, now time.Time) {
+func renderLocks(w *page, status lockControllerStatus, now time.Time) {
 	s := status.Status
 	fmt.Fprintf(w, "locks of %s in cluster %s   %s\n", status.Metadata.Name, status.Metadata.Cluster, s.State)
 	if s.Source != nil {
 		fmt.Fprintf(w, "requested by %s\n", s.Source)
 	}
+	fmt.Fprint(w, startText(status.Metadata, "", "\n"))
 	if s.Wait != nil {
 		fmt.Fprintf(w, "waiting: %s\n", waitText(*s.Wait, now))
 	}
@@ -153,7 +147,7 @@ func renderLocks(w io.Writer, status lockControllerStatus, now time.Time) {
 	if s.Locks == nil {
 		return
 	}
-	t := newTable("LOCK", "STATE", "REASON", "MESSAGE")
+	t := w.newTable("LOCK", "STATE", "REASON", "MESSAGE")
 	for _, lock := range append([]locks.LockDecision{s.Locks.Cluster}, s.Locks.Nodes...) {
 		t.AppendRow(table.Row{lockSubject(lock.Node), lock.To, lock.Reason, lock.Message})
 	}
@@ -166,8 +160,28 @@ func renderLocks(w io.Writer, status lockControllerStatus, now time.Time) {
 
 func newLockControllerCancel(c *cli) *cobra.Command {
 	cmd := newSignal(c, workflowSignal{
-		name: temporal.SignalCancel, short: "Stop a lock controller; its locks keep their state", result: "stops: its locks keep their state",
+		name: temporal.SignalCancel, alias: "delete", short: "Stop a lock controller; its locks keep their state", result: "stops: its locks keep their state",
 	}, c.namedLockController)
+	cmd.ValidArgsFunction = c.completeNamed(temporal.WorkloadLockController, true)
 	c.addClusterFlag(cmd)
 	return cmd
+}
+
+func newLockControllerDescribe(c *cli) *cobra.Command {
+	cmd := c.newDescribe("lock controller", "NAME", byName(c.namedLockController), c.lockControllerReport)
+	cmd.ValidArgsFunction = c.completeNamed(temporal.WorkloadLockController, false)
+	c.addClusterFlag(cmd)
+	return cmd
+}
+
+func newLockControllerList(c *cli) *cobra.Command {
+	return c.newList(&listKind{
+		workflowType: temporal.WorkloadLockController, prefix: "locks/", clustered: true,
+		short: "List the lock controllers", runningHelp: "only running ones",
+		word: "lock controller", none: "no lock controllers; start one with `drydock lock controller start -f FILE --cluster CLUSTER`", noneRunning: "no lock controller is running",
+		header: []any{"CLUSTER", "NAME", "STATE", "STARTED"},
+		row: func(row workflowRow, now time.Time) table.Row {
+			return table.Row{row.Cluster, row.Name, row.phase(), age(now, row.StartedAt) + " ago"}
+		},
+	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -49,7 +48,7 @@ node worker-1   inactive   PodReady
 func TestTheStatusOfALockControllerShowsProgress(t *testing.T) {
 	report := reportedLocks
 	report.Progress = locks.Progress{Percentage: 50, Description: "1 out of 2 nodes updated", InactiveNow: 1, Updated: 1, Total: 2}
-	var text strings.Builder
+	var text page
 	renderLocks(&text, lockControllerStatus{Status: locksworkflow.Status{Locks: &report}}, time.Time{})
 	require.Contains(t, text.String(), "2 node locks: 1 active, 1 inactive, 0 failed\n1 out of 2 nodes updated (50%), 1 inactive now\n")
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -88,7 +87,7 @@ func onePolicy(found []drydockv1.WorkloadLockPolicy, controllerName string) (*dr
 	case len(names) == 1:
 		return meant, nil
 	case len(names) > 1 && controllerName == "":
-		return nil, usagef("several WorkloadLockPolicies found, for %s: select one with --controller", listed(names))
+		return nil, usagef("several WorkloadLockPolicies found, for %s: select one with --controller", joined(names))
 	case len(names) > 1:
 		return nil, inputError(fmt.Errorf("%d WorkloadLockPolicies found for %s: delete all but one", len(names), controllerName))
 	case controllerName != "":
@@ -121,11 +120,11 @@ func (c *cli) evaluateLocks(ctx context.Context, reader client.Reader, policy dr
 	for _, change := range decision.Changes() {
 		changing = append(changing, lockResource(change.Kind, change.Name))
 	}
-	return c.print(decision, func(w io.Writer) { renderDecision(w, policy.ControllerName, decision) }, changing...)
+	return c.print(decision, func(w *page) { renderDecision(w, policy.ControllerName, decision) }, changing...)
 }
 
-func renderDecision(w io.Writer, controllerName string, decision locks.Decision) {
-	t := newTable("LOCK", "STATE", "BECOMES", "REASON", "MESSAGE")
+func renderDecision(w *page, controllerName string, decision locks.Decision) {
+	t := w.newTable("LOCK", "STATE", "BECOMES", "REASON", "MESSAGE")
 	for _, lock := range decision.Locks {
 		becomes := ""
 		if lock.Action == locks.Delete {

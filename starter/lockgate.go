@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -59,7 +58,7 @@ func (c *cli) showGate(ctx context.Context, node, release string, flags decision
 	for _, holder := range gate.Blockers() {
 		holders = append(holders, lockResource(holder.Kind, holder.Name))
 	}
-	if err := c.print(gate, func(w io.Writer) { renderGate(w, subject, gate) }, holders...); err != nil {
+	if err := c.print(gate, func(w *page) { renderGate(w, subject, gate) }, holders...); err != nil {
 		return err
 	}
 	if !gate.Open {
@@ -82,12 +81,12 @@ func requireNode(ctx context.Context, reader client.Reader, name, source string)
 	return nil
 }
 
-func renderGate(w io.Writer, subject string, gate locks.Gate) {
+func renderGate(w *page, subject string, gate locks.Gate) {
 	if gate.Open {
 		fmt.Fprintf(w, "%s is not held\n", subject)
 		return
 	}
-	t := newTable("LOCK", "CONTROLLER", "STATE", "MESSAGE")
+	t := w.newTable("LOCK", "CONTROLLER", "STATE", "MESSAGE")
 	for i, blocker := range gate.Blockers() {
 		holder, message := gate.Holders[i], gate.Holders[i].Message
 		if holder.Release != "" {

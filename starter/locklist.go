@@ -4,14 +4,15 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -22,8 +23,9 @@ import (
 
 func newLockList(c *cli) *cobra.Command {
 	var flags decisionFlags
+	var list listFlags
 	cmd := &cobra.Command{
-		Use:   "list",
+		Use: "list", Aliases: []string{"ls"},
 		Short: "List the locks of a cluster and the maintenance requests: who holds what, since when",
 		Long: `List the locks of a cluster and the maintenance requests: who holds what, since when. ASKED is the time since the first
 request to release the lock, CHANGED the time since the application last wrote its status.`,
@@ -33,21 +35,44 @@ request to release the lock, CHANGED the time since the application last wrote i
 			if err != nil {
 				return err
 			}
+			selector, err := list.parsed()
+			if err != nil {
+				return err
+			}
+			if list.watch {
+				return c.watchLocks(ctx, func(ctx context.Context, reader client.Reader) (followed, error) {
+					return readLocks(ctx, reader, selector, c.source(flags))
+				})
+			}
 			reader, err := c.lockReader(flags)
 			if err != nil {
 				return err
 			}
-			found, err := snapshot.Locks(ctx, reader)
+			found, err := readLocks(ctx, reader, selector, c.source(flags))
 			if err != nil {
 				return err
 			}
-			list := newLockListing(found)
-			return c.print(list, func(w io.Writer) { list.render(w, c.source(flags), now) }, list.names()...)
+			return c.print(found, func(w *page) { fmt.Fprintln(w, found.frame(now, w.frameStyle)) }, found.names()...)
 		}),
 	}
 	c.addDecisionFlags(cmd, &flags, "the cluster")
-	c.addOutputFlag(cmd)
+	c.addListFlags(cmd, &list, "the labels are those of the locks and the requests")
+	cmd.MarkFlagsMutuallyExclusive("watch", "snapshot")
+	cmd.MarkFlagsMutuallyExclusive("watch", "at")
 	return cmd
+}
+
+// readLocks lists the locks and the requests that a selector selects.
+func readLocks(ctx context.Context, reader client.Reader, selector labels.Selector, source string) (lockListing, error) {
+	found, err := snapshot.Locks(ctx, reader)
+	if err != nil {
+		return lockListing{}, err
+	}
+	list := newLockListing(found)
+	list.Requests = slices.DeleteFunc(list.Requests, func(r requestRow) bool { return !selector.Matches(r.labels) })
+	list.Locks = slices.DeleteFunc(list.Locks, func(l lockRow) bool { return !selector.Matches(l.labels) })
+	list.source = source
+	return list, nil
 }
 
 // lockReader reads a file, or a cluster that serves workload locks. A cluster that does not, such as a hub, is the wrong one to ask.
@@ -73,6 +98,8 @@ type lockListing struct {
 	Requests []requestRow `json:"requests"`
 	// Locks by the node they are on, the cluster's first, and then by controller.
 	Locks []lockRow `json:"locks"`
+	// source names the cluster for people.
+	source string
 }
 
 // requestRow is a ClusterMaintenanceRequest or a NodeMaintenanceRequest.
@@ -86,6 +113,7 @@ type requestRow struct {
 	// Workflow made the request; empty if Drydock did not.
 	Workflow  string      `json:"workflow,omitempty"`
 	CreatedAt metav1.Time `json:"createdAt"`
+	labels    labels.Set
 }
 
 // lockRow is a ClusterWorkloadLock or a NodeWorkloadLock.
@@ -102,6 +130,7 @@ type lockRow struct {
 	ChangedAt *metav1.Time `json:"changedAt,omitempty"`
 	// AskedAt is when the oldest request to release it was made; absent without one.
 	AskedAt *metav1.Time `json:"askedAt,omitempty"`
+	labels  labels.Set
 }
 
 func newLockListing(found locks.Snapshot) lockListing {
@@ -131,7 +160,7 @@ func newLockListing(found locks.Snapshot) lockListing {
 }
 
 func (l *lockListing) addRequest(object metav1.ObjectMeta, row requestRow) {
-	row.Name, row.CreatedAt = object.Name, object.CreationTimestamp
+	row.Name, row.CreatedAt, row.labels = object.Name, object.CreationTimestamp, object.Labels
 	row.Workflow, _ = kube.OwnerWorkflow(kube.Owner(&object))
 	l.Requests = append(l.Requests, row)
 }
@@ -139,7 +168,7 @@ func (l *lockListing) addRequest(object metav1.ObjectMeta, row requestRow) {
 // addLock adds a lock after all requests.
 func (l *lockListing) addLock(object metav1.ObjectMeta, status lcmv1.WorkloadLockStatus, row lockRow) {
 	row.Name, row.State, row.Message, row.Progress = object.Name, status.State, status.ErrorMessage, status.InactivationProgress
-	row.ChangedAt = statusWrittenAt(object)
+	row.ChangedAt, row.labels = statusWrittenAt(object), object.Labels
 	// Requests for the same are ordered by age.
 	asks := func(r requestRow) bool { return r.Node == row.Node }
 	if i := slices.IndexFunc(l.Requests, asks); i >= 0 {
@@ -171,19 +200,32 @@ func (l lockListing) names() []string {
 	return names
 }
 
-func (l lockListing) render(w io.Writer, source string, now time.Time) {
-	if len(l.Requests)+len(l.Locks) == 0 {
-		fmt.Fprintf(w, "no workload locks and no maintenance requests in %s\n", source)
-		return
+// lines has a line for each request and each lock.
+func (l lockListing) lines(time.Time) []statusLine {
+	lines := []statusLine{}
+	for _, r := range l.Requests {
+		lines = append(lines, statusLine{lockResource(r.Kind, r.Name), fmt.Sprintf("request %s for %s", r.Name, lockSubject(r.Node))})
 	}
+	for _, lock := range l.Locks {
+		text := fmt.Sprintf("lock %s on %s is %s%s", lock.Name, lockSubject(lock.Node), lock.State, prefixed(": ", lock.Message))
+		lines = append(lines, statusLine{lockResource(lock.Kind, lock.Name), text})
+	}
+	return lines
+}
+
+func (l lockListing) frame(now time.Time, style frameStyle) string {
+	if len(l.Requests)+len(l.Locks) == 0 {
+		return "no workload locks and no maintenance requests in " + l.source
+	}
+	var w strings.Builder
 	if len(l.Requests) > 0 {
-		t := newTable("REQUEST", "FOR", "SCOPE", "BY", "AGE")
+		t := style.newTable("REQUEST", "FOR", "SCOPE", "BY", "AGE")
 		for _, r := range l.Requests {
 			t.AppendRow(table.Row{r.Name, lockSubject(r.Node), r.Scope, r.Workflow, age(now, r.CreatedAt.Time)})
 		}
-		fmt.Fprintf(w, "%s\n\n", t.Render())
+		fmt.Fprintf(&w, "%s\n\n", t.Render())
 	}
-	t := newTable("LOCK", "ON", "CONTROLLER", "STATE", "CHANGED", "ASKED", "MESSAGE")
+	t := style.newTable("LOCK", "ON", "CONTROLLER", "STATE", "CHANGED", "ASKED", "MESSAGE")
 	held := 0
 	for _, lock := range l.Locks {
 		if lock.AskedAt != nil && lock.State != lcmv1.LockInactive {
@@ -192,9 +234,12 @@ func (l lockListing) render(w io.Writer, source string, now time.Time) {
 		t.AppendRow(table.Row{lock.Name, lockSubject(lock.Node), lock.Controller, lock.State, ageOf(now, lock.ChangedAt), ageOf(now, lock.AskedAt), lock.Message})
 	}
 	if t.Length() > 0 {
-		fmt.Fprintln(w, t.Render())
+		fmt.Fprintln(&w, t.Render())
 	}
-	fmt.Fprintf(w, "%s, %s, %d requested and not released\n", plural(len(l.Locks), "lock"), plural(len(l.Requests), "request"), held)
+	if style.bare {
+		return strings.TrimSuffix(w.String(), "\n")
+	}
+	return w.String() + fmt.Sprintf("%s, %s, %d requested and not released", plural(len(l.Locks), "lock"), plural(len(l.Requests), "request"), held)
 }
 
 // ageOf is age of a time that may not be known.

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -35,7 +34,9 @@ change (with -o json one list per line).`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			if watch {
-				return c.watchLockProgress(ctx)
+				return c.watchLocks(ctx, func(ctx context.Context, reader client.Reader) (followed, error) {
+					return readLockProgress(ctx, reader, c.source(decisionFlags{}))
+				})
 			}
 			reader, err := c.lockReader(flags)
 			if err != nil {
@@ -45,7 +46,7 @@ change (with -o json one list per line).`,
 			if err != nil {
 				return err
 			}
-			return c.print(progress, func(w io.Writer) { fmt.Fprintln(w, progress.frame(time.Time{}, frameStyle{})) }, progress.controllers()...)
+			return c.print(progress, func(w *page) { fmt.Fprintln(w, progress.frame(w.now, w.frameStyle)) }, progress.controllers()...)
 		}),
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep running and show every change")
@@ -97,8 +98,8 @@ func readLockProgress(ctx context.Context, reader client.Reader, source string) 
 	return progress, nil
 }
 
-// watchLockProgress shows the progress whenever a lock or a request changes.
-func (c *cli) watchLockProgress(ctx context.Context) error {
+// watchLocks shows what read returns whenever a lock or a request changes.
+func (c *cli) watchLocks(ctx context.Context, read func(context.Context, client.Reader) (followed, error)) error {
 	config, err := c.kube.config(c.kube.context)
 	if err != nil {
 		return err
@@ -113,11 +114,11 @@ func (c *cli) watchLockProgress(ctx context.Context) error {
 	err = cluster.Await(ctx, []client.Object{
 		kube.IfServed(&lcmv1.ClusterMaintenanceRequest{}), kube.IfServed(&lcmv1.ClusterWorkloadLock{}), kube.IfServed(&lcmv1.NodeWorkloadLock{}),
 	}, func(ctx context.Context) (bool, error) {
-		progress, err := readLockProgress(ctx, cluster.Cache, c.source(decisionFlags{}))
+		found, err := read(ctx, cluster.Cache)
 		if err != nil {
 			return false, err
 		}
-		return false, view.show(progress)
+		return false, view.show(found)
 	})
 	if ctx.Err() != nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
 		return nil // the watch ends only this way
@@ -134,7 +135,7 @@ func (p lockProgress) controllers() []string {
 }
 
 // lines has one line for each application, and one for whether a maintenance is requested.
-func (p lockProgress) lines() []statusLine {
+func (p lockProgress) lines(time.Time) []statusLine {
 	const ofAll = "" // no application has this name
 	switch {
 	case len(p.Applications) == 0:
@@ -170,11 +171,11 @@ func (a applicationProgress) reported() string {
 }
 
 // frame shows the applications in a table.
-func (p lockProgress) frame(time.Time, frameStyle) string {
+func (p lockProgress) frame(_ time.Time, style frameStyle) string {
 	if len(p.Applications) == 0 {
 		return p.noLocks()
 	}
-	t := newTable("APPLICATION", "PROGRESS", "UPDATED", "INACTIVE NOW", "REPORTED")
+	t := style.newTable("APPLICATION", "PROGRESS", "UPDATED", "INACTIVE NOW", "REPORTED")
 	for _, application := range p.Applications {
 		counted := application.Progress
 		t.AppendRow(table.Row{

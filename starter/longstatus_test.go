@@ -81,7 +81,7 @@ func show(t *testing.T, answers *answering, output string) string {
 	t.Helper()
 	var out, errOut bytes.Buffer
 	c := &cli{IOStreams: genericiooptions.IOStreams{Out: &out, ErrOut: &errOut}, output: output}
-	require.NoError(t, c.showRollout(t.Context(), &server{Client: answers}, rolloutSubject("fleet", "june")))
+	require.NoError(t, shows((*cli).rolloutReport)(c, t.Context(), &server{Client: answers}, rolloutSubject("fleet", "june")))
 	require.Empty(t, errOut.String())
 	return out.String()
 }

@@ -28,14 +28,14 @@ const (
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := run(ctx, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, os.Args[1:])
+	status := run(ctx, genericiooptions.IOStreams{In: os.Stdin, Out: os.Stdout, ErrOut: os.Stderr}, isPlugin(os.Args[0]), os.Args[1:])
 	stop()
 	os.Exit(status)
 }
 
 // run executes one command line and returns the exit status.
-func run(ctx context.Context, streams genericiooptions.IOStreams, args []string) int {
-	c := &cli{IOStreams: streams}
+func run(ctx context.Context, streams genericiooptions.IOStreams, plugin bool, args []string) int {
+	c := &cli{IOStreams: streams, plugin: plugin}
 	root := newRoot(c)
 	root.SetIn(streams.In)
 	root.SetOut(streams.Out)
@@ -52,7 +52,7 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, args []string)
 		}
 		return exitUsage
 	}
-	message := strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(temporal.PlainText(err.Error())))
+	message := strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(temporal.PlainText(c.called(err.Error()))))
 	wrong, isUsage := errors.AsType[usageError](err)
 	switch {
 	case errors.Is(err, errPrinted):

@@ -1,15 +1,13 @@
 package main
 
 import (
-	"context"
+	"cmp"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"drydock.dev/drydock/internal/kube"
-	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -63,56 +61,10 @@ func (c *cli) checkNames() error {
 }
 
 func (c *cli) objectNamespace() string {
-	if c.namespace == "" {
-		return defaultNamespace
-	}
-	return c.namespace
+	return cmp.Or(c.namespace, c.contextNamespace, defaultNamespace)
 }
-
-// completionTimeout keeps the shell responsive when Temporal is far away.
-const completionTimeout = 2 * time.Second
 
 // completeRollouts completes the names of running rollouts, or of all.
 func (c *cli) completeRollouts(running bool) cobra.CompletionFunc {
-	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-		if len(args) > 0 {
-			return nil, cobra.ShellCompDirectiveNoFileComp
-		}
-		return c.completeWorkflows(cmd.Context(), temporal.ClusterGroupUpgrade, running, func(row workflowRow) string {
-			return row.Namespace + "/" + row.Name
-		})
-	}
-}
-
-// completeWorkflows completes names from Temporal's visibility. It ignores errors, which a shell could not show.
-func (c *cli) completeWorkflows(ctx context.Context, workflowType string, running bool, name func(workflowRow) string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(ctx, completionTimeout)
-	defer cancel()
-	s, err := c.dial(ctx)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	defer s.Close()
-	rows, err := s.list(ctx, observe.WorkflowsOf(workflowType, running))
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names := make([]cobra.Completion, 0, len(rows))
-	for _, row := range rows {
-		names = append(names, name(row))
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeContexts completes the contexts of the kubeconfig.
-func (c *cli) completeContexts(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	known, err := c.kube.loader("").RawConfig()
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names := make([]cobra.Completion, 0, len(known.Contexts))
-	for name := range known.Contexts {
-		names = append(names, name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
+	return c.completeNamed(temporal.ClusterGroupUpgrade, running)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -35,13 +34,14 @@ func newNode(c *cli) *cobra.Command {
 			result: "has recovered: it waits for done from the requestor again", resultOfOne: "has recovered: the maintenance waits for its done again",
 		}),
 		newNodeSignal(c, nodeSignal{
-			verb: "cancel", signal: temporal.SignalCancel, short: "Cancel a maintenance: the node is restored unless other requestors still need it",
+			verb: "cancel", alias: "delete", signal: temporal.SignalCancel, short: "Cancel a maintenance: the node is restored unless other requestors still need it",
 			result: "is being cancelled: the node is restored", resultOfOne: "leaves; the node is restored when no requestor needs it",
 		}),
 		newNodeJoin(c),
 		newNodeStatus(c),
+		newNodeDescribe(c),
 		newNodeList(c),
-		newNodeDrain(c),
+		newNodePreview(c), newNodeDrain(c),
 		newNodeSchedule(c),
 	)
 	return cmd
@@ -131,55 +131,42 @@ func (c *cli) maintenanceOfNode(ctx context.Context, s *server, node, requestor 
 	for _, row := range rows {
 		names = append(names, fmt.Sprintf("%s/%s (requestor %s)", row.Namespace, row.Name, row.Requestor))
 	}
-	return subject{}, fmt.Errorf("node %s has several maintenances: name one of %s", node, listed(names))
+	return subject{}, fmt.Errorf("node %s has several maintenances: name one of %s", node, joined(names))
 }
 
 // quoted escapes a value for the quotes of a visibility query.
 func quoted(value string) string { return strings.ReplaceAll(value, "'", "''") }
 
-func (c *cli) completeMaintenances(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+func newNodeDescribe(c *cli) *cobra.Command {
+	named := func(ctx context.Context, s *server, name string) (subject, error) {
+		return c.maintenanceOf(ctx, s, name, "", true)
 	}
-	return c.completeWorkflows(cmd.Context(), temporal.NodeMaintenance, true, func(row workflowRow) string {
-		if c.cluster != "" && row.Cluster != c.cluster {
-			return ""
-		}
-		return row.Namespace + "/" + row.Name
-	})
+	cmd := c.newDescribe("maintenance", "NAME", named, c.maintenanceReport)
+	cmd.Use, cmd.ValidArgsFunction = "describe NAME|NODE", c.completeMaintenances
+	c.addClusterFlag(cmd)
+	c.addNamespaceFlag(cmd)
+	return cmd
 }
 
 func newNodeList(c *cli) *cobra.Command {
-	var running bool
-	cmd := &cobra.Command{
-		Use:   "list",
-		Short: "List node maintenances, newest first, and the slot queues of the clusters",
-		Long: `List node maintenances, newest first, and the slot queues of the clusters: the slots
+	return c.newList(&listKind{
+		workflowType: temporal.NodeMaintenance, prefix: "node/", clustered: true, namespaced: true,
+		short: "List node maintenances, newest first, and the slot queues of the clusters",
+		long: `List node maintenances, newest first, and the slot queues of the clusters: the slots
 in use, then the waiting requests in order of rank, each with its reason. Nodes of a rollout wait in the queue before their maintenances start.`,
-		Args: operands(),
-		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
-			query := observe.WorkflowsOf(temporal.NodeMaintenance, running)
-			if c.cluster != "" {
-				query += fmt.Sprintf(" AND WorkflowId STARTS_WITH 'node/%s/'", quoted(c.cluster))
+		runningHelp: "only running ones",
+		word:        "maintenance", none: "no node maintenances; start one with `drydock node maintain NODE --cluster CLUSTER`", noneRunning: "no node maintenance is running",
+		header: []any{"CLUSTER", "NAMESPACE", "NAME", "NODE", "REQUESTOR", "STATE", "REASON", "STARTED", "TOOK"},
+		row: func(row workflowRow, now time.Time) table.Row {
+			return table.Row{
+				row.Cluster, row.Namespace, row.Name, row.Node, row.Requestor, row.phase(), row.Reason, age(now, row.StartedAt) + " ago", row.took(now),
 			}
-			rows, err := s.list(ctx, query)
-			if err != nil {
-				return err
-			}
-			list := maintenanceListing{listing: newListing(rows, running)}
-			if c.output != formatName {
-				if list.Queues, err = s.queues(ctx, c.cluster); err != nil {
-					return err
-				}
-			}
-			return c.print(list, func(w io.Writer) { list.print(w, time.Now()) }, list.ids()...)
-		}),
-	}
-	cmd.Flags().BoolVar(&running, "running", false, "only running ones")
-	c.addClusterFlag(cmd)
-	c.addTemporalFlags(cmd)
-	c.addOutputFlag(cmd)
-	return cmd
+		},
+		extend: func(ctx context.Context, s *server, list listing) (listResult, error) {
+			queues, err := s.queues(ctx, c.cluster)
+			return maintenanceListing{list, queues}, err
+		},
+	})
 }
 
 // maintenanceListing is a list of maintenances and the slot queues of their clusters.
@@ -188,26 +175,6 @@ type maintenanceListing struct {
 	Queues []clusterQueue `json:"queues"`
 }
 
-func (l maintenanceListing) print(w io.Writer, now time.Time) {
-	if len(l.Items) == 0 && l.running {
-		fmt.Fprintln(w, "no node maintenance is running")
-	} else {
-		printMaintenances(w, l.listing, now)
-	}
-	printQueues(w, l.Queues, now)
-}
-
-func printMaintenances(w io.Writer, list listing, now time.Time) {
-	if len(list.Items) == 0 {
-		fmt.Fprintln(w, "no node maintenances; start one with `drydock node maintain NODE --cluster CLUSTER`")
-		return
-	}
-	t := newTable("CLUSTER", "NAMESPACE", "NAME", "NODE", "REQUESTOR", "STATE", "REASON", "STARTED", "TOOK")
-	for _, row := range list.Items {
-		t.AppendRow(table.Row{
-			row.Cluster, row.Namespace, row.Name, row.Node, row.Requestor, row.phase(), row.Reason, age(now, row.StartedAt) + " ago", row.took(now),
-		})
-	}
-	fmt.Fprintln(w, t.Render())
-	list.printCounts(w, "maintenance")
+func (l maintenanceListing) frame(now time.Time, style frameStyle) string {
+	return strings.TrimSuffix(l.listing.frame(now, style)+"\n"+queuesText(l.Queues, now, style), "\n")
 }

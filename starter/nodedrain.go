@@ -5,12 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
-	corev1 "k8s.io/api/core/v1"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/drain"
@@ -18,12 +16,11 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func newNodeDrain(c *cli) *cobra.Command {
-	var dryRun bool
+func newNodePreview(c *cli) *cobra.Command {
 	var file string
 	var flags decisionFlags
 	cmd := &cobra.Command{
-		Use:   "drain NODE --dry-run",
+		Use:   "preview NODE",
 		Short: "Show what a drain would do with each pod of a node: evict, skip or block",
 		Long: `Show what a drain would do with each pod of a node: evict, skip or block. The command changes nothing. It decides from the objects in
 the cluster (--context) or in a file (--snapshot), with the same function as a real drain. To drain a node, use "drydock node maintain".
@@ -33,17 +30,28 @@ emptyDir volumes block it. The exit status is 1 if a pod blocks the drain.`,
 		Args:              operands("NODE"),
 		ValidArgsFunction: c.completeNodes,
 		RunE: c.verb(func(ctx context.Context, args []string) error {
-			if !dryRun {
-				return usagef("drain is only a preview: add --dry-run; to take the node out of service, use `drydock node maintain %s`", args[0])
-			}
 			return c.previewDrain(ctx, args[0], file, flags)
 		}),
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "show the preview; required")
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the NodeMaintenance to preview; - is standard input")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// newNodeDrain is the former name of preview, which needs --dry-run, so that nobody expects it to drain the node.
+func newNodeDrain(c *cli) *cobra.Command {
+	cmd := newNodePreview(c)
+	cmd.Use, cmd.Hidden = "drain NODE --dry-run", true
+	dryRun := cmd.Flags().Bool("dry-run", false, "show the preview; required")
+	preview := cmd.RunE
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if !*dryRun {
+			return usagef("drain is only a preview, which is `drydock node preview %s`; to take the node out of service, use `drydock node maintain %[1]s`", args[0])
+		}
+		return preview(cmd, args)
+	}
 	return cmd
 }
 
@@ -80,7 +88,7 @@ func (c *cli) previewDrain(ctx context.Context, node, file string, flags decisio
 			leaving = append(leaving, pod.Namespace+"/"+pod.Name)
 		}
 	}
-	if err := c.print(preview, func(w io.Writer) { renderPreview(w, node, preview) }, leaving...); err != nil {
+	if err := c.print(preview, func(w *page) { renderPreview(w, node, preview) }, leaving...); err != nil {
 		return err
 	}
 	if !preview.Drainable {
@@ -107,7 +115,7 @@ func (c *cli) drainSpec(node, file string) (maintenancev1.DrainSpec, error) {
 	return *object.Spec.DrainSpec, nil
 }
 
-func renderPreview(w io.Writer, node string, preview drain.Preview) {
+func renderPreview(w *page, node string, preview drain.Preview) {
 	if len(preview.Pods) == 0 {
 		fmt.Fprintf(w, "no pods on node %s\n", node)
 		return
@@ -115,35 +123,20 @@ func renderPreview(w io.Writer, node string, preview drain.Preview) {
 	pods := slices.Clone(preview.Pods)
 	slices.SortStableFunc(pods, func(a, b drain.Decision) int { return cmp.Compare(a.Order, b.Order) })
 	oneOrder := pods[0].Order == pods[len(pods)-1].Order
-	t := newTable("ORDER", "NAMESPACE", "POD", "ACTION", "REASON", "OWNER", "BUDGETS", "NOTE")
-	t.SetColumnConfigs([]table.ColumnConfig{{Name: "ORDER", Hidden: oneOrder}})
+	t := w.newTable("ORDER", "NAMESPACE", "POD", "ACTION", "REASON", "OWNER", "BUDGETS", "NOTE")
+	if oneOrder {
+		t.hide(1)
+	}
 	counts := map[drain.Action]int{}
 	for _, pod := range pods {
 		counts[pod.Action]++
 		budgets := ""
 		if len(pod.Budgets) > 0 {
-			budgets = listed(pod.Budgets)
+			budgets = joined(pod.Budgets)
 		}
 		t.AppendRow(table.Row{pod.Order, pod.Namespace, pod.Name, pod.Action, pod.Reason, pod.Owner, budgets, pod.Message})
 	}
 	fmt.Fprintln(w, t.Render())
 	fmt.Fprintf(w, "%s: %d to evict, %d to skip, %d blocking\n", plural(len(pods), "pod"),
 		counts[drain.Evict], counts[drain.Skip], counts[drain.Block])
-}
-
-// completeNodes completes the nodes of the kubeconfig's cluster.
-func (c *cli) completeNodes(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	c.timeout = completionTimeout
-	reader, err := c.reader(decisionFlags{})
-	var nodes corev1.NodeList
-	if len(args) > 0 || err != nil || reader.List(ctx, &nodes) != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	names := make([]cobra.Completion, 0, len(nodes.Items))
-	for _, node := range nodes.Items {
-		names = append(names, node.Name)
-	}
-	return names, cobra.ShellCompDirectiveNoFileComp
 }

@@ -37,7 +37,6 @@ maintain"): it waits for the node.`,
 	}
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
-	c.addTemporalFlags(cmd)
 	addReasonFlag(cmd, &request.Reason)
 	cmd.Flags().StringVar(&request.Requestor, "requestor", "", "requestor that joins, e.g. driver.example.com")
 	_ = cmd.MarkFlagRequired("requestor")

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"math"
 	"regexp"
 	"strings"
@@ -43,7 +42,7 @@ type maintainFlags struct {
 func newNodeMaintain(c *cli) *cobra.Command {
 	var flags maintainFlags
 	cmd := &cobra.Command{
-		Use:   "maintain NODE",
+		Use: "maintain NODE", Aliases: []string{"create"},
 		Short: "Take a node out of service: cordon and drain it until it is ready for your work",
 		Long: `Take a node out of service: cordon and drain it until it is ready for your work. When the work is done, run "drydock node done"; the node
 is then checked and returned to service.
@@ -76,10 +75,9 @@ With --wait the command follows the maintenance until the node is ready, or, if 
 		}),
 	}
 	flags.add(cmd)
+	_ = cmd.RegisterFlagCompletionFunc("maintenance-window", c.completeWindows)
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -90,6 +88,7 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until the node is ready")
 	f.start.addWaitForIt(cmd)
 	f.start.addRefuseIfBlocked(cmd)
+	addReasonFlag(cmd, &f.start.reason)
 	f.describing = pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags := f.describing
 	flags.StringVar(&f.name, "name", "", "name of the maintenance (default: NODE-REQUESTOR)")
@@ -115,6 +114,8 @@ func (f *maintainFlags) add(cmd *cobra.Command) {
 	flags.StringVar(&f.onFailure, "on-failure", string(maintenancev1.FailureUncordon), "Uncordon or KeepCordoned")
 	cmd.Flags().AddFlagSet(flags)
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
+	completeValues(cmd, "on-drain-timeout", string(maintenancev1.DrainTimeoutFail), string(maintenancev1.DrainTimeoutRetry))
+	completeValues(cmd, "on-failure", string(maintenancev1.FailureUncordon), string(maintenancev1.FailureKeepCordoned))
 }
 
 // defaultRequestor is the user who runs the command, as a valid requestor name.
@@ -212,7 +213,7 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 	if err := c.preflight(ctx, s, target, preflight.Input{Cluster: c.cluster, Maintenance: object}, flags.start); err != nil {
 		return err
 	}
-	run, err := s.start(ctx, target, temporal.NodeMaintenanceOptions(c.cluster, object.Spec.NodeName, object.Spec.RequestorID), temporal.NodeMaintenance,
+	run, err := s.start(ctx, target, flags.start.reason, temporal.NodeMaintenanceOptions(c.cluster, object.Spec.NodeName, object.Spec.RequestorID), temporal.NodeMaintenance,
 		nodemaintenance.Input{Cluster: c.cluster, Object: *object})
 	if err != nil {
 		return err
@@ -229,7 +230,7 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 		return err
 	}
 	started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}
-	return c.print(started, func(w io.Writer) {
+	return c.print(started, func(w *page) {
 		fmt.Fprintf(w, "%s of node %s started; follow it with `%s --watch`\n", target, object.Spec.NodeName, target.show)
 	}, target.workflowID)
 }

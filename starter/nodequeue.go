@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -75,15 +74,16 @@ func (s *server) queue(ctx context.Context, cluster string) clusterQueue {
 	return q
 }
 
-// printQueues prints for each cluster the slots in use and the waiting requests in order of rank.
-func printQueues(w io.Writer, queues []clusterQueue, now time.Time) {
-	t := newTable("CLUSTER", "RANK", "NODE", "REQUEST", "REQUESTOR", "SINCE", "WAITS FOR")
+// queuesText shows for each cluster the slots in use and the waiting requests in order of rank.
+func queuesText(queues []clusterQueue, now time.Time, style frameStyle) string {
+	var w strings.Builder
+	t := style.newTable("CLUSTER", "RANK", "NODE", "REQUEST", "REQUESTOR", "SINCE", "WAITS FOR")
 	for _, q := range queues {
 		switch {
 		case q.Trouble != "":
-			fmt.Fprintf(w, "the slot queue of cluster %s is unknown: %s\n", q.Cluster, q.Trouble)
+			fmt.Fprintf(&w, "the slot queue of cluster %s is unknown: %s\n", q.Cluster, q.Trouble)
 		case q.Wait != nil && len(q.Queue) > 0:
-			fmt.Fprintf(w, "nothing is granted in cluster %s: %s\n", q.Cluster, reasonFor(q.Wait.Reason, q.Wait.Message, nil, now))
+			fmt.Fprintf(&w, "nothing is granted in cluster %s: %s\n", q.Cluster, reasonFor(q.Wait.Reason, q.Wait.Message, nil, now))
 		}
 		for _, place := range q.Queue {
 			rank, reason := "slot", ""
@@ -96,8 +96,9 @@ func printQueues(w io.Writer, queues []clusterQueue, now time.Time) {
 		}
 	}
 	if t.Length() > 0 {
-		fmt.Fprintln(w, t.Render())
+		fmt.Fprintln(&w, t.Render())
 	}
+	return w.String()
 }
 
 // queuePosition is the position of a maintenance among the requests that wait for a slot.

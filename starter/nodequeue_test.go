@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"testing"
 	"time"
 
@@ -34,17 +33,16 @@ func queueOf(wait *drydockv1.Wait) clusterQueue {
 }
 
 func TestTheQueueIsShownByRankWithReasons(t *testing.T) {
-	var out bytes.Buffer
 	q := queueOf(&drydockv1.Wait{Reason: "NodesUnknown", Message: "not seen yet"})
-	printQueues(&out, []clusterQueue{q, {SchedulerStatus: slots.SchedulerStatus{Cluster: "c2"}, Trouble: "no worker"}},
-		q.Queue[0].Since.Add(3*time.Minute))
+	text := queuesText([]clusterQueue{q, {SchedulerStatus: slots.SchedulerStatus{Cluster: "c2"}, Trouble: "no worker"}},
+		q.Queue[0].Since.Add(3*time.Minute), frameStyle{})
 	require.Equal(t, `nothing is granted in cluster c1: NodesUnknown: not seen yet
 the slot queue of cluster c2 is unknown: no worker
 CLUSTER   RANK   NODE   REQUEST     REQUESTOR       SINCE    WAITS FOR
 c1        slot   n3     ops/of-n3   a.example.com   3m ago
 c1        1      n1     ops/of-n1   a.example.com   3m ago   NoSlot: 1 of 3 nodes at once
 c1        2      n2     ops/of-n2   a.example.com   3m ago   NoSlot: 1 of 3 nodes at once
-`, out.String())
+`, text)
 }
 
 func TestAWaitingMaintenanceShowsItsQueuePosition(t *testing.T) {

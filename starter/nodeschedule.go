@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -58,7 +57,7 @@ With --at the command decides for another time: requests that have waited longer
 			for _, request := range decision.Granted {
 				granted = append(granted, request.Namespace+"/"+request.Name)
 			}
-			return c.print(decision, func(w io.Writer) { renderSchedule(w, scheduling.Ranked(in), decision) }, granted...)
+			return c.print(decision, func(w *page) { renderSchedule(w, scheduling.Ranked(in), decision) }, granted...)
 		}),
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the MaintenanceOperatorConfig to use instead of the cluster's; - is standard input")
@@ -66,7 +65,6 @@ With --at the command decides for another time: requests that have waited longer
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addClusterFlag(cmd)
 	cmd.MarkFlagsMutuallyExclusive("snapshot", "cluster")
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -115,7 +113,7 @@ func withQueue(requests []scheduling.SlotRequest, queue []scheduling.QueueEntry)
 }
 
 // renderSchedule shows the requests in order of rank, each with its decision.
-func renderSchedule(w io.Writer, ranked []scheduling.Request, decision scheduling.Decision) {
+func renderSchedule(w *page, ranked []scheduling.Request, decision scheduling.Decision) {
 	unavailable := "any number of nodes"
 	if decision.CanBecomeUnavailable != nil {
 		unavailable = plural(*decision.CanBecomeUnavailable, "more node")
@@ -129,7 +127,7 @@ func renderSchedule(w io.Writer, ranked []scheduling.Request, decision schedulin
 	for _, request := range decision.Waiting {
 		waiting[request.Request] = request
 	}
-	t := newTable("RANK", "REQUEST", "NODE", "REQUESTOR", "DECISION", "REASON")
+	t := w.newTable("RANK", "REQUEST", "NODE", "REQUESTOR", "DECISION", "REASON")
 	for i, request := range ranked {
 		row := table.Row{i + 1, request.Namespace + "/" + request.Name, request.Node, request.Requestor, "granted", ""}
 		if why, waits := waiting[request]; waits {

@@ -18,7 +18,7 @@ import (
 // nodeSignal describes a verb of one requestor that sends a signal with an actor and a reason to a maintenance. A verb with values has a file of its own,
 // as nodejoin.go.
 type nodeSignal struct {
-	verb, signal, short string
+	verb, alias, signal, short string
 	// result is the printed effect; resultOfOne is for a signal from one of several requestors.
 	result, resultOfOne string
 	// refuses returns why a maintenance with this status cannot accept the signal from this requestor, and what to do; empty if it can. Nil
@@ -91,7 +91,7 @@ func (n nodeSignal) effect(status maintenancev1.NodeMaintenanceStatus, who maint
 func newNodeSignal(c *cli, signal nodeSignal) *cobra.Command {
 	var request temporal.SignalRequest
 	cmd := &cobra.Command{
-		Use: signal.verb + " NAME|NODE", Short: signal.short,
+		Use: signal.verb + " NAME|NODE", Aliases: aliases(signal.alias), Short: signal.short,
 		Args: operands("NAME"), ValidArgsFunction: c.completeMaintenances,
 		RunE: c.serverVerb(func(ctx context.Context, s *server, args []string) error {
 			target, err := c.maintenanceOf(ctx, s, args[0], request.Requestor, false)
@@ -111,9 +111,9 @@ func newNodeSignal(c *cli, signal nodeSignal) *cobra.Command {
 	}
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
-	c.addTemporalFlags(cmd)
 	addReasonFlag(cmd, &request.Reason)
 	cmd.Flags().StringVar(&request.Requestor, "requestor", "", "requestor to act for (default: the requestor of the maintenance itself)")
+	_ = cmd.RegisterFlagCompletionFunc("requestor", c.completeRequestors)
 	return cmd
 }
 
@@ -191,7 +191,7 @@ func othersOf(target subject, status maintenancev1.NodeMaintenanceStatus, reques
 		}
 	}
 	if requestor != "" && len(all) > 0 && !slices.Contains(all, requestor) {
-		return "", fmt.Errorf("%s has no requestor %s; it has %s", target, requestor, listed(all))
+		return "", fmt.Errorf("%s has no requestor %s; it has %s", target, requestor, joined(all))
 	}
 	return strings.Join(others, ", "), nil
 }

@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 	"time"
@@ -64,7 +62,7 @@ that state.`,
 			if watch {
 				return c.awaitState(ctx, s, target, maintenancev1.NodeState(until))
 			}
-			return c.showMaintenance(ctx, s, target)
+			return c.showStatus(c.maintenanceReport)(ctx, s, target)
 		}),
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until it ends")
@@ -72,31 +70,24 @@ that state.`,
 	_ = cmd.RegisterFlagCompletionFunc("for", cobra.FixedCompletions(nodeStates(), cobra.ShellCompDirectiveNoFileComp))
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
-// showMaintenance prints the status once.
-func (c *cli) showMaintenance(ctx context.Context, s *server, target subject) error {
+// maintenanceReport reads the status once.
+func (c *cli) maintenanceReport(ctx context.Context, s *server, target subject) (report, error) {
 	execution, err := s.describe(ctx, target, "")
 	if err != nil {
-		return err
+		return report{}, err
 	}
 	status, err := s.maintenanceStatus(ctx, target, execution)
-	if errors.Is(err, errFromResult) {
-		fmt.Fprintln(c.ErrOut, err)
-	} else if err != nil {
-		return err
-	}
-	return c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, status.Metadata.WorkflowID)
+	return c.reportOf(status, target, err)
 }
 
 // maintenanceStatus gets the status of a maintenance. With errFromResult the status is valid.
 func (s *server) maintenanceStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription) (maintenanceStatus, error) {
 	status := maintenanceStatus{
-		Metadata: maintenanceRef{workflowRef: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID)}, Object: sourceOf(execution),
+		Metadata: maintenanceRef{workflowRef: observe.RefOfExecution(target.workflowID, execution)}, Object: sourceOf(execution),
 	}
 	status.Metadata.Node, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeNode)
 	status.Metadata.Requestor, _ = execution.TypedSearchAttributes.GetKeyword(temporal.AttributeRequestor)
@@ -115,7 +106,7 @@ func checkAwaitedState(state string, watch bool) error {
 	case !watch:
 		return usagef("--for needs --watch")
 	case !slices.Contains(nodeStates(), state):
-		return usagef("--for %q is not a state of a maintenance: give one of %s", state, listed(nodeStates()))
+		return usagef("--for %q is not a state of a maintenance: give one of %s", state, joined(nodeStates()))
 	}
 	return nil
 }
@@ -177,6 +168,9 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 	if s.Object != nil {
 		lines = append(lines, sourceLine(s.Object, status.State.Over(), "delete it when the work is done, or to cancel"))
 	}
+	if text := startText(s.Metadata.workflowRef, "", ""); text != "" {
+		lines = append(lines, text)
+	}
 	switch wait := status.Wait; {
 	case s.QueuePosition != nil:
 		lines = append(lines, "waiting: "+s.QueuePosition.text(now))
@@ -206,14 +200,14 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 		lines = append(lines, "note: "+note)
 	}
 	if len(status.States) > 0 {
-		lines = append(lines, "", s.states(now))
+		lines = append(lines, "", s.states(now, style))
 	}
 	return strings.Join(lines, "\n")
 }
 
 // states is the table of states with the duration of each.
-func (s maintenanceStatus) states(now time.Time) string {
-	t := newTable("STATE", "ENTERED", "TOOK")
+func (s maintenanceStatus) states(now time.Time, style frameStyle) string {
+	t := style.newTable("STATE", "ENTERED", "TOOK")
 	for i, state := range s.Status.States {
 		left := now
 		switch {
@@ -222,7 +216,7 @@ func (s maintenanceStatus) states(now time.Time) string {
 		case s.Status.CompletedAt != nil:
 			left = s.Status.CompletedAt.Time
 		}
-		t.AppendRow([]any{state.State, state.At.Local().Format(time.TimeOnly), duration.HumanDuration(left.Sub(state.At.Time))})
+		t.AppendRow([]any{state.State, clock(state.At.Time, now), duration.HumanDuration(left.Sub(state.At.Time))})
 	}
 	return t.Render()
 }
@@ -231,7 +225,9 @@ func drainText(drain *maintenancev1.DrainStatus) string {
 	return fmt.Sprintf("%d of %s gone", drain.Evicted, plural(int(drain.EvictionPods), "pod"))
 }
 
-func (s maintenanceStatus) lines() []statusLine { return []statusLine{{"maintenance", s.line()}} }
+func (s maintenanceStatus) lines(time.Time) []statusLine {
+	return []statusLine{{"maintenance", s.line()}}
+}
 
 // line describes a maintenance in one line without times.
 func (s maintenanceStatus) line() string {

@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
@@ -15,7 +15,7 @@ import (
 
 func newPortal(c *cli) *cobra.Command {
 	cmd := noun("portal", "Status portals: the status of components, and announced maintenances")
-	cmd.AddCommand(newPortalApply(c), newPortalStatus(c), newPortalCancel(c), newPortalDelete(c), newPortalList(c))
+	cmd.AddCommand(newPortalApply(c), newPortalStatus(c), newPortalDescribe(c), newPortalCancel(c), newPortalDelete(c), newPortalList(c))
 	return cmd
 }
 
@@ -37,11 +37,8 @@ func namedPortal(given string) (subject, error) {
 }
 
 // completePortals completes the names of portals.
-func (c *cli) completePortals(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return c.completeWorkflows(cmd.Context(), temporal.StatusPortal, true, func(row workflowRow) string { return row.Name })
+func (c *cli) completePortals(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return c.completeNamed(temporal.StatusPortal, true)(cmd, args, typed)
 }
 
 func newPortalCancel(c *cli) *cobra.Command {
@@ -60,7 +57,6 @@ It stays cancelled when you apply it again, unless its time changes. To cancel a
 		}),
 	}
 	addReasonFlag(cmd, &reason)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -90,7 +86,6 @@ A window that notifies a deleted portal creates it again at its next opening or 
 	cmd.MarkFlagsMutuallyExclusive("all", "component")
 	cmd.MarkFlagsMutuallyExclusive("all", "maintenance")
 	addReasonFlag(cmd, &reason)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -110,10 +105,10 @@ func (c *cli) orderPortal(ctx context.Context, name, update string, request any)
 	if err := s.update(ctx, target, update, request, &answer); err != nil {
 		return err
 	}
-	return c.print(answer, func(w io.Writer) { renderPortalAnswer(w, answer) }, target.workflowID)
+	return c.print(answer, func(w *page) { renderPortalAnswer(w, answer) }, target.workflowID)
 }
 
-func renderPortalAnswer(w io.Writer, answer portal.Answer) {
+func renderPortalAnswer(w *page, answer portal.Answer) {
 	for _, change := range answer.Changes {
 		fmt.Fprintln(w, change)
 	}
@@ -121,16 +116,24 @@ func renderPortalAnswer(w io.Writer, answer portal.Answer) {
 	fmt.Fprintf(w, "%s: %s; see `%s`\n", target, answer.Status, target.show)
 }
 
+func newPortalDescribe(c *cli) *cobra.Command {
+	cmd := c.newDescribe("portal", "NAME", byName(namedPortal), c.portalReport)
+	cmd.ValidArgsFunction = c.completePortals
+	return cmd
+}
+
 func newPortalList(c *cli) *cobra.Command {
-	return c.newList("List the portals with their status", "only portals that are not empty", workflowsOf(temporal.StatusPortal), func(w io.Writer, list listing) {
-		t := newTable("NAME", "STATUS")
-		for _, row := range list.Items {
+	return c.newList(&listKind{
+		workflowType: temporal.StatusPortal, prefix: temporal.StatusPortalPrefix,
+		short: "List the portals with their status", runningHelp: "only portals that are not empty",
+		word: "portal", none: "no portals; create one with `drydock portal apply -f FILE`", noneRunning: "every portal is empty",
+		header: []any{"NAME", "STATUS"},
+		row: func(row workflowRow, _ time.Time) table.Row {
 			status := row.phase()
 			if row.CompletedAt != nil {
 				status = "empty, ended"
 			}
-			t.AppendRow(table.Row{row.Name, status})
-		}
-		list.printTable(w, t, "portal")
+			return table.Row{row.Name, status}
+		},
 	})
 }

@@ -79,8 +79,8 @@ Shop    web         maintenance   60m   switches     75.00%
 
 MAINTENANCE   TITLE          PHASE         STARTS                 ENDS                   COMPONENTS
 switches      New switches   in_progress   2026-11-21T15:00:00Z   2026-11-21T17:00:00Z   web`, status.frame(noon.Add(4*time.Hour), frameStyle{}))
-	require.Contains(t, status.lines(), statusLine{"component web", "component web is maintenance because of switches"})
-	require.Contains(t, status.lines(), statusLine{"maintenance switches", "maintenance switches, New switches, is in progress until 2026-11-21T17:00:00Z"})
+	require.Contains(t, status.lines(noon), statusLine{"component web", "component web is maintenance because of switches"})
+	require.Contains(t, status.lines(noon), statusLine{"maintenance switches", "maintenance switches, New switches, is in progress until 2026-11-21T17:00:00Z"})
 }
 
 // showsOnPortals: window prod/night, which opens soon, is announced before the portal has any content.

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -22,7 +21,7 @@ import (
 func newPortalApply(c *cli) *cobra.Command {
 	var file, reason string
 	cmd := &cobra.Command{
-		Use:   "apply -f FILE",
+		Use: "apply -f FILE", Aliases: []string{"create", "edit"},
 		Short: "Show or change Components and Maintenances on their portals",
 		Long: `Show or change Components and Maintenances on their portals, which spec.portalRef names.
 
@@ -47,7 +46,6 @@ accepts all of its objects or none. An object with a new portalRef moves to that
 	addFileFlag(cmd, &file, "file with Components and Maintenances")
 	c.addNamespaceFlag(cmd)
 	addReasonFlag(cmd, &reason)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -131,7 +129,7 @@ func (c *cli) applyToPortals(ctx context.Context, requests []portalRequest) erro
 	if failed != nil && len(ids) == 0 {
 		return failed
 	}
-	err = c.print(answers, func(w io.Writer) {
+	err = c.print(answers, func(w *page) {
 		for _, answer := range answers.Items {
 			renderPortalAnswer(w, answer)
 		}

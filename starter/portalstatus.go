@@ -2,9 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -33,12 +31,10 @@ With --watch the command shows every change: a live view on a terminal, otherwis
 				}
 				return c.watch(ctx, s, target, get, func() bool { return false })
 			}
-			return c.showPortal(ctx, s, target)
+			return c.showStatus(c.portalReport)(ctx, s, target)
 		}),
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "keep running and show every change")
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -53,18 +49,14 @@ func (s *server) portalStatus(ctx context.Context, target subject, execution *cl
 	return portalStatus{view.At(time.Now().UTC())}, err
 }
 
-func (c *cli) showPortal(ctx context.Context, s *server, target subject) error {
+// portalReport reads the content once.
+func (c *cli) portalReport(ctx context.Context, s *server, target subject) (report, error) {
 	execution, err := s.describe(ctx, target, "")
 	if err != nil {
-		return err
+		return report{}, err
 	}
 	status, err := s.portalStatus(ctx, target, execution)
-	if errors.Is(err, errFromResult) {
-		fmt.Fprintln(c.ErrOut, err)
-	} else if err != nil {
-		return err
-	}
-	return c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, target.workflowID)
+	return c.reportOf(status, target, err)
 }
 
 // completedShown is the number of ended maintenances in the output.
@@ -75,7 +67,7 @@ func (s portalStatus) maintenances() []portal.MaintenanceView {
 	return append(all, s.Completed[:min(len(s.Completed), completedShown)]...)
 }
 
-func (s portalStatus) lines() []statusLine {
+func (s portalStatus) lines(now time.Time) []statusLine {
 	lines := []statusLine{{"portal", fmt.Sprintf("portal %s is %s", s.Name, s.Status)}}
 	for _, c := range s.Components {
 		text := fmt.Sprintf("component %s is %s", c.Name, c.Status)
@@ -85,7 +77,7 @@ func (s portalStatus) lines() []statusLine {
 		lines = append(lines, statusLine{"component " + c.Name, text})
 	}
 	for _, m := range s.maintenances() {
-		lines = append(lines, statusLine{"maintenance " + m.Name, fmt.Sprintf("maintenance %s, %s, is %s", m.Name, m.Title, maintenanceTimes(m))})
+		lines = append(lines, statusLine{"maintenance " + m.Name, fmt.Sprintf("maintenance %s, %s, is %s", m.Name, m.Title, maintenanceTimes(m, now))})
 	}
 	for _, problem := range s.Problems {
 		lines = append(lines, statusLine{problem, problem})
@@ -94,36 +86,36 @@ func (s portalStatus) lines() []statusLine {
 }
 
 // maintenanceTimes describes the phase of a maintenance with its next time.
-func maintenanceTimes(m portal.MaintenanceView) string {
+func maintenanceTimes(m portal.MaintenanceView, now time.Time) string {
 	switch {
 	case m.Phase == sreportalv1.PhaseUpcoming:
-		return "upcoming, starts " + m.Start.Format(time.RFC3339)
+		return "upcoming, starts " + stamp(m.Start, now)
 	case m.Phase == sreportalv1.PhaseInProgress:
-		return "in progress until " + m.End.Format(time.RFC3339)
+		return "in progress until " + stamp(m.End, now)
 	case m.Cancelled:
-		return "over since " + m.End.Truncate(time.Second).Format(time.RFC3339) + ", ended early"
+		return "over since " + stamp(m.End, now) + ", ended early"
 	}
 	return "completed"
 }
 
-func (s portalStatus) frame(now time.Time, _ frameStyle) string {
+func (s portalStatus) frame(now time.Time, style frameStyle) string {
 	var text strings.Builder
 	fmt.Fprintf(&text, "portal %s: %s", s.Name, s.Status)
 	for _, problem := range s.Problems {
 		fmt.Fprintf(&text, "\nproblem: %s", problem)
 	}
 	if len(s.Components) > 0 {
-		t := newTable("GROUP", "COMPONENT", "STATUS", "FOR", "BECAUSE OF", "OPERATIONAL IN 30 DAYS")
+		t := style.newTable("GROUP", "COMPONENT", "STATUS", "FOR", "BECAUSE OF", "OPERATIONAL IN 30 DAYS")
 		for _, c := range s.Components {
 			t.AppendRow(table.Row{c.Group, c.Name, c.Status, age(now, c.Since), c.BecauseOf(), operationalShare(c.Days)})
 		}
 		text.WriteString("\n\n" + t.Render())
 	}
 	if maintenances := s.maintenances(); len(maintenances) > 0 {
-		t := newTable("MAINTENANCE", "TITLE", "PHASE", "STARTS", "ENDS", "COMPONENTS")
+		t := style.newTable("MAINTENANCE", "TITLE", "PHASE", "STARTS", "ENDS", "COMPONENTS")
 		for _, m := range maintenances {
 			t.AppendRow(table.Row{
-				m.Name, m.Title, m.Phase, m.Start.Format(time.RFC3339), m.End.Truncate(time.Second).Format(time.RFC3339), strings.Join(m.Components, ", "),
+				m.Name, m.Title, m.Phase, stamp(m.Start, now), stamp(m.End, now), strings.Join(m.Components, ", "),
 			})
 		}
 		text.WriteString("\n\n" + t.Render())

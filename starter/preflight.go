@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -23,6 +22,8 @@ type startFlags struct {
 	waitForIt, refuseIfBlocked bool
 	// onlyPlanned: the request starts nothing yet, so a problem is only a warning.
 	onlyPlanned bool
+	// reason is recorded in the workflow.
+	reason string
 }
 
 func (f *startFlags) addWaitForIt(cmd *cobra.Command) {
@@ -138,12 +139,12 @@ func (c *cli) reportDrains(target subject, found preflight.Result, refuse bool) 
 }
 
 // renderDrains prints the previews of drains.
-func renderDrains(w io.Writer, found preflight.Result) {
-	t := newTable("CLUSTER", "NODE", "EVICT", "SKIP", "BLOCK", "NOTE")
+func renderDrains(w *page, found preflight.Result) {
+	t := w.newTable("CLUSTER", "NODE", "EVICT", "SKIP", "BLOCK", "NOTE")
 	for _, drain := range found.Drains {
 		note := drain.Warning
 		if note == "" && len(drain.Budgets) > 0 {
-			note = "waits for PodDisruptionBudget " + listed(drain.Budgets) + ", which allows no disruption now"
+			note = "waits for PodDisruptionBudget " + joined(drain.Budgets) + ", which allows no disruption now"
 		}
 		t.AppendRow([]any{drain.Cluster, drain.Node, drain.Evict, drain.Skip, drain.Block, note})
 	}

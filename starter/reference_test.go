@@ -34,8 +34,13 @@ func TestReferenceMatchesTheCommands(t *testing.T) {
 // pages returns the texts of the pages in a directory by their file names.
 func pages(t *testing.T, directory string) map[string]string {
 	t.Helper()
+	return pagesIn(t, directory, "*.md")
+}
+
+func pagesIn(t *testing.T, directory, pattern string) map[string]string {
+	t.Helper()
 	texts := map[string]string{}
-	files, err := filepath.Glob(filepath.Join(directory, "*.md"))
+	files, err := filepath.Glob(filepath.Join(directory, pattern))
 	require.NoError(t, err)
 	for _, file := range files {
 		text, err := os.ReadFile(file)

@@ -312,7 +312,7 @@ func (s *stage) refusesSignalsToEndedRollouts(t *testing.T) {
 		status: exitFailed,
 		stderr: "error: rollout prod/december not found: see `drydock upgrade list`\n",
 	}, drydock(t, "upgrade", "status", "prod/december"))
-	require.Equal(t, exitFailed, drydock(t, "upgrade", "list", "--namespace", "other").status)
+	require.Equal(t, exitFailed, drydock(t, "upgrade", "list", "--temporal-namespace", "other").status)
 }
 
 func (s *stage) stopsWatching(t *testing.T) {

@@ -34,6 +34,9 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	if s.Object != nil {
 		lines = append(lines, sourceLine(s.Object, s.over(), "edit it to change the rollout, delete it to cancel"))
 	}
+	if text := startText(s.Metadata, "", ""); text != "" {
+		lines = append(lines, text)
+	}
 	wait := s.ownWait(now)
 	if _, message := verdict(s.Status); message != "" && (wait == nil || wait.Message != message) {
 		lines = append(lines, message)
@@ -174,7 +177,7 @@ func (s rolloutStatus) clusters(now time.Time, style frameStyle) string {
 	if shown <= planOrderLimit {
 		slices.SortStableFunc(clusters, func(a, b ranv1.ClusterStatus) int { return cmp.Compare(batchRank(a), batchRank(b)) })
 	}
-	t := newTable("BATCH", "CLUSTER", "STATE", "NODES", "NOW")
+	t := style.newTable("BATCH", "CLUSTER", "STATE", "NODES", "NOW")
 	batch, told := int32(-1), ""
 	if wait := s.ownWait(now); wait != nil {
 		told = wait.Message
@@ -262,15 +265,6 @@ func waitText(wait drydockv1.Wait, now time.Time) string {
 		words += " (until " + clock(wait.Until.Time, now) + ")"
 	}
 	return strings.TrimSuffix(words+": "+wait.Message, ": ")
-}
-
-// clock is a time of today, or a date and time, with the time zone.
-func clock(at, now time.Time) string {
-	at = at.Local()
-	if at.Format(time.DateOnly) == now.Local().Format(time.DateOnly) {
-		return at.Format(time.TimeOnly + " MST")
-	}
-	return at.Format(time.DateTime + " MST")
 }
 
 // paint colours a state: green for success, cyan for running, yellow for waiting, red for failure.

@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/emergency"
 )
 
-func (s rolloutStatus) lines() []statusLine {
+func (s rolloutStatus) lines(time.Time) []statusLine {
 	var lines []statusLine
 	run := s.Status.Status
 	if run.CurrentBatch > 0 && int(run.CurrentBatch) <= len(s.Status.RemediationPlan) {

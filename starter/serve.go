@@ -51,7 +51,6 @@ They are read-only unless --token-file gives a token, whose bearers may announce
 	cmd.Flags().StringSliceVar(&flags.hosts, "host", nil, "host names under which clients reach the page (default: localhost and IP addresses only)")
 	cmd.Flags().IntVar(&flags.streams, "streams", statuspage.DefaultStreams, "maximum number of clients with live updates")
 	cmd.Flags().IntVar(&flags.streamsPerAddress, "streams-per-address", statuspage.DefaultStreamsPerAddress, "maximum number of those from one address; a loopback address, as of a proxy, has no limit of its own")
-	c.addTemporalFlags(cmd)
 	return cmd
 }
 

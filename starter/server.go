@@ -61,10 +61,14 @@ func (s subject) String() string { return s.noun + " " + s.name }
 // workflowRef names a workflow in JSON output.
 type workflowRef = observe.Ref
 
-// start starts the workflow of a subject unless it is already running. An ended one is started again as a new run of the same id; Temporal
+// start records the actor and the reason, and starts the workflow of a subject unless it is already running. An ended one is started again as a new run of the same id; Temporal
 // retains the old run.
-func (s *server) start(ctx context.Context, of subject, options client.StartWorkflowOptions, workflow string, input any) (client.WorkflowRun, error) {
+func (s *server) start(ctx context.Context, of subject, reason string, options client.StartWorkflowOptions, workflow string, input any) (client.WorkflowRun, error) {
 	options.ID = of.workflowID
+	if options.Memo == nil {
+		options.Memo = map[string]any{}
+	}
+	options.Memo[temporal.MemoStarted] = temporal.SignalRequest{Actor: actor(), Reason: reason}
 	options.StaticSummary = temporal.Cut(options.StaticSummary, summaryLimit)
 	options.TaskQueue = temporal.TaskQueue
 	options.WorkflowIDConflictPolicy = enumspb.WORKFLOW_ID_CONFLICT_POLICY_FAIL
@@ -75,6 +79,14 @@ func (s *server) start(ctx context.Context, of subject, options client.StartWork
 		return nil, s.explain("start", of, err)
 	}
 	return run, nil
+}
+
+// startText says who started a workflow, and why, between two texts; it is empty without a reason.
+func startText(of workflowRef, before, after string) string {
+	if of.StartReason == "" {
+		return ""
+	}
+	return before + "started by " + of.StartedBy + ": " + of.StartReason + after
 }
 
 // summaryLimit is the maximum length of a summary in bytes.
@@ -122,7 +134,7 @@ func (s *server) explain(doing string, of subject, err error) error {
 		return fmt.Errorf("%s is already running: see `%s`", of, of.show)
 	}
 	if _, unknown := errors.AsType[*serviceerror.NamespaceNotFound](err); unknown {
-		return fmt.Errorf("temporal at %s has no namespace %q; set --namespace to a Temporal namespace (the namespace of the object is -n)", s.address, s.namespace)
+		return fmt.Errorf("temporal at %s has no namespace %q; set another with --temporal-namespace (--namespace is that of the object)", s.address, s.namespace)
 	}
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
 		if of.start != "" {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -33,7 +32,7 @@ one whose nodes are maintained by annotations.`,
 				return printRoles(c.Out, roles)
 			}
 			steps, err := c.setUp(ctx, where)
-			if printErr := c.print(steps, func(w io.Writer) { printSteps(w, steps) }); printErr != nil {
+			if printErr := c.print(steps, func(w *page) { printSteps(w, steps) }); printErr != nil {
 				return printErr
 			}
 			return err
@@ -44,7 +43,6 @@ one whose nodes are maintained by annotations.`,
 	_ = cmd.RegisterFlagCompletionFunc("print-rbac", cobra.FixedCompletions(roleSets(), cobra.ShellCompDirectiveNoFileComp))
 	cmd.MarkFlagsMutuallyExclusive("print-rbac", "hub-context")
 	cmd.MarkFlagsMutuallyExclusive("print-rbac", "spoke-context")
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -146,14 +144,14 @@ func foreignNote(missing []string) string {
 	if len(missing) > shown {
 		missing = append(missing[:shown:shown], fmt.Sprintf("and %d more", len(missing)-shown))
 	}
-	return "another client created it, and it lacks these fields: " + listed(missing)
+	return "another client created it, and it lacks these fields: " + joined(missing)
 }
 
-func printSteps(w io.Writer, steps []setupStep) {
+func printSteps(w *page, steps []setupStep) {
 	if len(steps) == 0 {
 		return
 	}
-	t := newTable("WHERE", "WHAT", "RESULT", "NOTE")
+	t := w.newTable("WHERE", "WHAT", "RESULT", "NOTE")
 	for _, step := range steps {
 		t.AppendRow(table.Row{step.Where, step.What, step.Result, step.Note})
 	}

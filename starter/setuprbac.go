@@ -23,7 +23,7 @@ func roleSets() []string {
 func printRoles(w io.Writer, sets []string) error {
 	for _, set := range sets {
 		if !slices.Contains(roleSets(), set) {
-			return usagef("--print-rbac: there is no set of roles %s: choose from %s", set, listed(roleSets()))
+			return usagef("--print-rbac: there is no set of roles %s: choose from %s", set, joined(roleSets()))
 		}
 	}
 	for i, set := range sets {

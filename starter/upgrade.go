@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -22,6 +21,7 @@ func newUpgrade(c *cli) *cobra.Command {
 	cmd.AddCommand(
 		newUpgradePlan(c),
 		newUpgradeStart(c),
+		newUpgradeApply(c),
 		newRolloutSignal(c, workflowSignal{
 			name: temporal.SignalEnable, short: "Enable a rollout that was only planned (enable: false)",
 			result: "is enabled: if it was not enabled before, it is planned again, and the first batch starts if the plan is valid",
@@ -35,13 +35,14 @@ func newUpgrade(c *cli) *cobra.Command {
 			result: "is resumed",
 		}),
 		newRolloutSignal(c, workflowSignal{
-			name: temporal.SignalCancel, short: "Cancel a rollout: end the remediation and return nodes to service",
+			name: temporal.SignalCancel, alias: "delete", short: "Cancel a rollout: end the remediation and return nodes to service",
 			result: "is being cancelled: the remediation ends and nodes return to service",
 		}),
 		newUpgradeApprove(c),
 		newUpgradeEdit(c),
 		newUpgradeRetry(c),
 		newUpgradeStatus(c),
+		newUpgradeDescribe(c),
 		newUpgradeList(c),
 		newUpgradeHistory(c),
 	)
@@ -56,13 +57,13 @@ func newRolloutSignal(c *cli, signal workflowSignal) *cobra.Command {
 }
 
 // workflowSignal describes a verb that only sends a signal; result is the printed effect.
-type workflowSignal struct{ name, short, result string }
+type workflowSignal struct{ name, alias, short, result string }
 
 // newSignal returns the command that sends a signal to the workflow with the given name.
 func newSignal(c *cli, signal workflowSignal, named func(name string) (subject, error)) *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
-		Use:   signal.name + " NAME",
+		Use: signal.name + " NAME", Aliases: aliases(signal.alias),
 		Short: signal.short,
 		Args:  operands("NAME"),
 		RunE: c.verb(func(ctx context.Context, args []string) error {
@@ -73,7 +74,6 @@ func newSignal(c *cli, signal workflowSignal, named func(name string) (subject, 
 			return c.sendSignal(ctx, target, signal.name, reason, signal.result)
 		}),
 	}
-	c.addTemporalFlags(cmd)
 	addReasonFlag(cmd, &reason)
 	return cmd
 }
@@ -96,17 +96,28 @@ func (c *cli) sendSignal(ctx context.Context, target subject, signal, reason, re
 	return nil
 }
 
-func newUpgradeList(c *cli) *cobra.Command {
-	query := func(running bool) string {
-		query := observe.WorkflowsOf(temporal.ClusterGroupUpgrade, running)
-		if c.namespace != "" {
-			query += fmt.Sprintf(" AND WorkflowId STARTS_WITH '%s'", quoted(temporal.ClusterGroupUpgradeID(c.namespace, "")))
-		}
-		return query
-	}
-	cmd := c.newDetailedList("List rollouts, newest first", "only running ones", query, addRolloutStates, func(w io.Writer, list listing) { printRollouts(w, list, time.Now()) })
-	cmd.Flags().StringVarP(&c.namespace, "object-namespace", "n", "", "only those in this namespace")
+func newUpgradeDescribe(c *cli) *cobra.Command {
+	cmd := c.newDescribe("rollout", "NAME", byName(c.rollout), c.rolloutReport)
+	cmd.ValidArgsFunction = c.completeRollouts(false)
+	c.addNamespaceFlag(cmd)
 	return cmd
+}
+
+func newUpgradeList(c *cli) *cobra.Command {
+	return c.newList(&listKind{
+		workflowType: temporal.ClusterGroupUpgrade, prefix: "cgu/", namespaced: true,
+		short: "List rollouts, newest first", runningHelp: "only running ones",
+		word: "rollout", none: "no rollouts; start one with `drydock upgrade start -f FILE`", noneRunning: "no rollout is running",
+		header: []any{"NAMESPACE", "NAME", "STATE", "BATCH", "STARTED", "TOOK", "REASON"},
+		row: func(row workflowRow, now time.Time) table.Row {
+			batch := ""
+			if row.Batch > 0 {
+				batch = fmt.Sprint(row.Batch)
+			}
+			return table.Row{row.Namespace, row.Name, row.phase(), batch, age(now, row.StartedAt) + " ago", row.took(now), row.Reason}
+		},
+		details: addRolloutStates,
+	})
 }
 
 const (
@@ -147,25 +158,4 @@ func addRolloutStates(ctx context.Context, s *server, rows []workflowRow) {
 		})
 	}
 	_ = asks.Wait()
-}
-
-func printRollouts(w io.Writer, list listing, now time.Time) {
-	switch {
-	case len(list.Items) == 0 && list.running:
-		fmt.Fprintln(w, "no rollout is running")
-		return
-	case len(list.Items) == 0:
-		fmt.Fprintln(w, "no rollouts; start one with `drydock upgrade start -f FILE`")
-		return
-	}
-	t := newTable("NAMESPACE", "NAME", "STATE", "BATCH", "STARTED", "TOOK", "REASON")
-	for _, row := range list.Items {
-		batch := ""
-		if row.Batch > 0 {
-			batch = fmt.Sprint(row.Batch)
-		}
-		t.AppendRow(table.Row{row.Namespace, row.Name, row.phase(), batch, age(now, row.StartedAt) + " ago", row.took(now), row.Reason})
-	}
-	fmt.Fprintln(w, t.Render())
-	list.printCounts(w, "rollout")
 }

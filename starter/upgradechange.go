@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/spf13/cobra"
+	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
@@ -35,21 +35,22 @@ or retried the rollout. With --batch it approves only that batch, even if the ro
 			if err := s.update(ctx, target, temporal.UpdateApprove, request, &approval); err != nil {
 				return err
 			}
-			return c.print(approval, func(w io.Writer) {
+			return c.print(approval, func(w *page) {
 				fmt.Fprintf(w, "%s: %s is approved, batch %d may start; see `%s`\n", target, approval.Point, approval.Batch, target.show)
 			}, target.workflowID)
 		}),
 	}
 	cmd.Flags().Int32Var(&request.Batch, "batch", 0, "approve only if this batch is the one that waits")
-	cmd.Flags().StringVar(&request.Comment, "comment", "", "reason or ticket; recorded with your user name in the status")
+	cmd.Flags().StringVar(&request.Comment, "reason", "", "reason or ticket; recorded with your user name in the status")
+	cmd.Flags().StringVar(&request.Comment, "comment", "", "the former name of --reason")
+	_ = cmd.Flags().MarkHidden("comment")
 	c.addNamespaceFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
 func newUpgradeEdit(c *cli) *cobra.Command {
-	var file string
+	var file, reason string
 	cmd := &cobra.Command{
 		Use:   "edit -f FILE",
 		Short: "Change the spec of a rollout before it is enabled, or its timeouts later",
@@ -63,22 +64,54 @@ only spec.remediationStrategy.timeout and spec.batchTimeoutAction.`,
 			if err != nil {
 				return err
 			}
-			s, err := c.dial(ctx)
-			if err != nil {
-				return err
-			}
-			defer s.Close()
-			target := rolloutSubject(object.Namespace, object.Name)
-			var answer rolloutworkflow.EditAnswer
-			if err := s.update(ctx, target, temporal.UpdateEdit, rollout.EditRequest{Actor: actor(), Spec: object.Spec}, &answer); err != nil {
-				return err
-			}
-			return c.print(answer, func(w io.Writer) { fmt.Fprintln(w, editText(target, answer)) }, target.workflowID)
+			return c.onServer(ctx, func(s *server) error { return c.editRollout(ctx, s, object, reason) })
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade")
+	addReasonFlag(cmd, &reason)
 	c.addNamespaceFlag(cmd)
-	c.addTemporalFlags(cmd)
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+func (c *cli) editRollout(ctx context.Context, s *server, object *ranv1.ClusterGroupUpgrade, reason string) error {
+	target := rolloutSubject(object.Namespace, object.Name)
+	var answer rolloutworkflow.EditAnswer
+	request := rollout.EditRequest{Actor: actor(), Reason: reason, Spec: object.Spec}
+	if err := s.update(ctx, target, temporal.UpdateEdit, request, &answer); err != nil {
+		return err
+	}
+	return c.print(answer, func(w *page) { fmt.Fprintln(w, editText(target, answer)) }, target.workflowID)
+}
+
+// newUpgradeApply returns the command that starts a rollout, or edits it if it is running.
+func newUpgradeApply(c *cli) *cobra.Command {
+	var file, reason string
+	cmd := &cobra.Command{
+		Use:   "apply -f FILE",
+		Short: "Start a rollout, or change it if it is running",
+		Long: `Start a rollout, or change it if it is running, as "start" and "edit" do.
+
+A rollout that has ended is started again.`,
+		Args: operands(),
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
+			object, err := c.loadRollout(file)
+			if err != nil {
+				return err
+			}
+			return c.onServer(ctx, func(s *server) error {
+				target := rolloutSubject(object.Namespace, object.Name)
+				last, err := s.DescribeWorkflow(ctx, target.workflowID, "")
+				if err == nil && last.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+					return c.editRollout(ctx, s, object, reason)
+				}
+				return c.startRollout(ctx, object, false, startFlags{reason: reason}) // it reports the errors of the server
+			})
+		}),
+	}
+	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade")
+	addReasonFlag(cmd, &reason)
+	c.addNamespaceFlag(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -111,8 +144,6 @@ With --unfinished it also retries clusters that were cancelled or never started.
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the rollout until it ends")
 	addReasonFlag(cmd, &request.Reason)
 	c.addNamespaceFlag(cmd)
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -128,7 +159,7 @@ func (c *cli) retryRollout(ctx context.Context, s *server, target subject, reque
 	namespace, name, _ := strings.Cut(target.name, "/")
 	object := &ranv1.ClusterGroupUpgrade{}
 	object.Namespace, object.Name = namespace, name
-	return c.runRollout(ctx, s, target, name+", retry of failed clusters", wait, rolloutworkflow.Input{
+	return c.runRollout(ctx, s, target, name+", retry of failed clusters", request.Reason, wait, rolloutworkflow.Input{
 		Object: *object, StartedBy: request.Actor, Retry: &request, Source: source,
 	})
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -44,8 +43,6 @@ last run; --hub-context lists that one too.`,
 	cmd.Flags().StringVar(&c.kube.context, "hub-context", "", "kubeconfig context of the hub: also list the run saved there")
 	_ = cmd.RegisterFlagCompletionFunc("hub-context", c.completeContexts)
 	c.addNamespaceFlag(cmd)
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -108,17 +105,17 @@ func (c *cli) showHistory(ctx context.Context, target subject, limit int) error 
 	for _, run := range runs {
 		ids = append(ids, run.RunID)
 	}
-	return c.print(history, func(w io.Writer) { printRuns(w, runs) }, ids...)
+	return c.print(history, func(w *page) { printRuns(w, runs) }, ids...)
 }
 
-func printRuns(w io.Writer, runs []rolloutRun) {
-	t := newTable("RUN", "STARTED", "ENDED", "OUTCOME", "COMPLETE", "FAILED", "BY", "MESSAGE")
+func printRuns(w *page, runs []rolloutRun) {
+	t := w.newTable("RUN", "STARTED", "ENDED", "OUTCOME", "COMPLETE", "FAILED", "BY", "MESSAGE")
 	for _, run := range runs {
 		complete, failed := "", ""
 		if counts := run.Clusters; counts != nil {
 			complete, failed = fmt.Sprintf("%d/%d", counts.Complete, counts.Total), fmt.Sprint(counts.Failed+counts.TimedOut)
 		}
-		t.AppendRow(table.Row{run.RunID, instant(run.StartedAt), instant(run.EndedAt), run.Outcome, complete, failed, run.by(), run.Message})
+		t.AppendRow(table.Row{run.RunID, stampOf(run.StartedAt, w.now), stampOf(run.EndedAt, w.now), run.Outcome, complete, failed, run.by(), run.Message})
 	}
 	fmt.Fprintln(w, t.Render())
 }
@@ -132,12 +129,4 @@ func (r rolloutRun) by() string {
 		return "retry"
 	}
 	return r.StartedBy + ", retry"
-}
-
-// instant renders a time; empty without one.
-func instant(at *time.Time) string {
-	if at == nil {
-		return ""
-	}
-	return at.Local().Format(time.DateTime)
 }

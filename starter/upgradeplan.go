@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"slices"
 	"strings"
 
@@ -66,7 +65,6 @@ The exit status is 1 if the plan is invalid; the conditions give the reason.`,
 	c.addNamespaceFlag(cmd)
 	c.addDecisionFlags(cmd, &flags, "the hub")
 	cmd.Flags().BoolVar(&drains, "drains", false, "preview the drains, on a worker")
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -90,7 +88,7 @@ func (c *cli) planDrains(ctx context.Context, object *ranv1.ClusterGroupUpgrade,
 	for _, drain := range found.Drains {
 		nodes = append(nodes, drain.Cluster+"/"+drain.Node)
 	}
-	if err := c.print(found, func(w io.Writer) { renderDrains(w, found) }, nodes...); err != nil {
+	if err := c.print(found, func(w *page) { renderDrains(w, found) }, nodes...); err != nil {
 		return err
 	}
 	if len(found.Problems) > 0 {
@@ -102,7 +100,7 @@ func (c *cli) planDrains(ctx context.Context, object *ranv1.ClusterGroupUpgrade,
 // printPlan prints the plan. An invalid plan is also an error.
 func (c *cli) printPlan(object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) error {
 	clusters := slices.Concat(plan.RemediationPlan...)
-	if err := c.print(plan, func(w io.Writer) { renderPlan(w, object, plan) }, clusters...); err != nil {
+	if err := c.print(plan, func(w *page) { renderPlan(w, object, plan) }, clusters...); err != nil {
 		return err
 	}
 	if !plan.Valid() {
@@ -111,7 +109,7 @@ func (c *cli) printPlan(object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) er
 	return nil
 }
 
-func renderPlan(w io.Writer, object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) {
+func renderPlan(w *page, object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) {
 	if !plan.Valid() {
 		return // the error has the details
 	}
@@ -121,7 +119,7 @@ func renderPlan(w io.Writer, object *ranv1.ClusterGroupUpgrade, plan rollout.Pla
 	if clusters+len(plan.Skipped) == 0 {
 		fmt.Fprintln(w, "no cluster is selected, so the rollout would do nothing and end as Completed; see spec.clusters, spec.clusterLabelSelectors and spec.clusterSelector")
 	}
-	t := newTable("BATCH", "CLUSTER", "NOTE")
+	t := w.newTable("BATCH", "CLUSTER", "NOTE")
 	for i, batch := range plan.RemediationPlan {
 		for j, cluster := range batch {
 			row := table.Row{"", cluster, planNote(object, plan, cluster)}
@@ -138,13 +136,13 @@ func renderPlan(w io.Writer, object *ranv1.ClusterGroupUpgrade, plan rollout.Pla
 		fmt.Fprintln(w, t.Render())
 	}
 	if twice := repeated(object.Spec.Clusters); len(twice) > 0 {
-		fmt.Fprintf(w, "spec.clusters names %s more than once: each cluster is upgraded once\n", listed(twice))
+		fmt.Fprintf(w, "spec.clusters names %s more than once: each cluster is upgraded once\n", joined(twice))
 	}
 	if plan.ComputedMaxFailures == 0 && clusters > 1 {
 		fmt.Fprintln(w, "no limit on failures: after a failed cluster the next one starts; spec.remediationStrategy.maxFailures sets a limit")
 	}
 	if len(plan.ManagedPoliciesCompliantBeforeUpgrade) > 0 {
-		fmt.Fprintf(w, "left out because every cluster already complies: %s\n", listed(plan.ManagedPoliciesCompliantBeforeUpgrade))
+		fmt.Fprintf(w, "left out because every cluster already complies: %s\n", joined(plan.ManagedPoliciesCompliantBeforeUpgrade))
 	}
 }
 

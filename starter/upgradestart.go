@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 
 	"github.com/spf13/cobra"
 
@@ -20,7 +19,7 @@ func newUpgradeStart(c *cli) *cobra.Command {
 	var wait bool
 	var flags startFlags
 	cmd := &cobra.Command{
-		Use:   "start -f FILE",
+		Use: "start -f FILE", Aliases: []string{"create"},
 		Short: "Start a rollout from a ClusterGroupUpgrade",
 		Long: `Start a rollout from a ClusterGroupUpgrade.
 
@@ -45,9 +44,8 @@ With --wait the command follows the rollout as "status --watch" does, and exits 
 	cmd.Flags().BoolVar(&wait, "wait", false, "follow the rollout until it ends")
 	flags.addWaitForIt(cmd)
 	flags.addRefuseIfBlocked(cmd)
+	addReasonFlag(cmd, &flags.reason)
 	c.addNamespaceFlag(cmd)
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -91,16 +89,16 @@ func (c *cli) startRollout(ctx context.Context, object *ranv1.ClusterGroupUpgrad
 	if err := c.preflight(ctx, s, target, preflight.Input{Rollout: object}, flags); err != nil {
 		return err
 	}
-	return c.runRollout(ctx, s, target, rollout.Summary(object), wait, rollout.Input{Object: *object, StartedBy: actor()})
+	return c.runRollout(ctx, s, target, rollout.Summary(object), flags.reason, wait, rollout.Input{Object: *object, StartedBy: actor()})
 }
 
 // runRollout starts a run of a rollout, and follows it to its end if asked to.
-func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary string, wait bool, in rollout.Input) error {
+func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary, reason string, wait bool, in rollout.Input) error {
 	options := temporal.ClusterGroupUpgradeOptions(in.Object.Namespace, in.Object.Name, summary)
 	if in.Source != nil {
 		options.Memo = map[string]any{temporal.MemoObject: *in.Source}
 	}
-	run, err := s.start(ctx, target, options, temporal.ClusterGroupUpgrade, in)
+	run, err := s.start(ctx, target, reason, options, temporal.ClusterGroupUpgrade, in)
 	if err != nil {
 		return err
 	}
@@ -109,7 +107,7 @@ func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary
 		return c.watchRollout(ctx, s, target)
 	}
 	started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}
-	return c.print(started, func(w io.Writer) {
+	return c.print(started, func(w *page) {
 		fmt.Fprintf(w, "%s started; follow it with `%s --watch`\n", target, target.show)
 	}, target.workflowID)
 }

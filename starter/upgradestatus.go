@@ -4,8 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"time"
 
 	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -19,7 +17,7 @@ import (
 )
 
 func newUpgradeStatus(c *cli) *cobra.Command {
-	var watch bool
+	var watch, exitStatus bool
 	cmd := &cobra.Command{
 		Use:   "status NAME",
 		Short: "Show the status of a rollout: batches, clusters, and what each waits for",
@@ -35,13 +33,19 @@ status per line). It exits with status 0 only if the rollout succeeded.`,
 			if watch {
 				return c.watchRollout(ctx, s, target)
 			}
-			return c.showRollout(ctx, s, target)
+			shown, err := c.rolloutReport(ctx, s, target)
+			if err != nil {
+				return err
+			}
+			if err := c.printReport(shown); err != nil || !exitStatus {
+				return err
+			}
+			return shown.object.(rolloutStatus).failure(target)
 		}),
 	}
 	cmd.Flags().BoolVarP(&watch, "watch", "w", false, "follow it until it ends")
+	cmd.Flags().BoolVar(&exitStatus, "exit-status", false, "exit with status 1 if the rollout has ended and did not succeed; --watch always does")
 	c.addNamespaceFlag(cmd)
-	c.addTimeoutFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -59,7 +63,7 @@ const partClusters = 250
 
 // rolloutStatus gets the status of a rollout with at most limit clusters, the most important first; 0 gets all, in several queries if needed.
 func (s *server) rolloutStatus(ctx context.Context, target subject, execution *client.WorkflowExecutionDescription, limit int) (rolloutStatus, error) {
-	status := rolloutStatus{Metadata: observe.RefOf(target.workflowID, execution.WorkflowExecution.RunID), Object: sourceOf(execution)}
+	status := rolloutStatus{Metadata: observe.RefOfExecution(target.workflowID, execution), Object: sourceOf(execution)}
 	if limit > 0 {
 		return status, s.status(ctx, target, execution, &status.Status, temporal.StatusRequest{Limit: limit})
 	}
@@ -80,23 +84,18 @@ func (s *server) rolloutStatus(ctx context.Context, target subject, execution *c
 	}
 }
 
-// showRollout prints the status once.
-func (c *cli) showRollout(ctx context.Context, s *server, target subject) error {
+// rolloutReport reads the status once.
+func (c *cli) rolloutReport(ctx context.Context, s *server, target subject) (report, error) {
 	execution, err := s.describe(ctx, target, "")
 	if err != nil {
-		return err
+		return report{}, err
 	}
 	limit := 0
-	if c.output == formatTable {
+	if c.forPeople() && c.render == nil {
 		limit = partClusters
 	}
 	status, err := s.rolloutStatus(ctx, target, execution, limit)
-	if errors.Is(err, errFromResult) {
-		fmt.Fprintln(c.ErrOut, err)
-	} else if err != nil {
-		return err
-	}
-	return c.print(status, func(w io.Writer) { fmt.Fprintln(w, status.frame(time.Now(), frameStyle{})) }, status.Metadata.WorkflowID)
+	return c.reportOf(status, target, err)
 }
 
 // watchRollout shows a rollout until it ends. It returns nil only if the rollout succeeded.
@@ -110,11 +109,20 @@ func (c *cli) watchRollout(ctx context.Context, s *server, target subject) error
 	if err := c.watch(ctx, s, target, get, func() bool { return false }); err != nil {
 		return err
 	}
-	if !succeeded(last.Status) {
+	if !last.over() {
 		reason, message := verdict(last.Status)
-		return fmt.Errorf("%s did not succeed (%s): %s%s", target, reason, message, last.nextStep("; "))
+		return fmt.Errorf("%s did not succeed (%s): %s", target, reason, message)
 	}
-	return nil
+	return last.failure(target)
+}
+
+// failure is the error of a rollout that has ended and did not succeed.
+func (s rolloutStatus) failure(target subject) error {
+	if !s.over() || succeeded(s.Status) {
+		return nil
+	}
+	reason, message := verdict(s.Status)
+	return fmt.Errorf("%s did not succeed (%s): %s%s", target, reason, message, s.nextStep("; "))
 }
 
 // describe returns the execution of a subject's workflow: the given run, or the newest one.

@@ -29,16 +29,17 @@ func TestEveryCommandHasHelp(t *testing.T) {
 func TestHelpListsTheVerbs(t *testing.T) {
 	isolate(t)
 	nouns := map[string][]string{
-		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "serve", "setup", "doctor", "version", "completion", "help"},
-		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list", "history"},
-		"node":            {"maintain", "done", "fail", "recover", "cancel", "join", "status", "list", "drain", "schedule"},
+		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "serve", "setup", "doctor", "version", "completion", "help", "man", "config"},
+		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list", "history", "apply", "describe"},
+		"node":            {"maintain", "done", "fail", "recover", "cancel", "join", "status", "list", "preview", "describe", "schedule"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
-		"lock controller": {"start", "status", "cancel"},
-		"window":          {"create", "edit", "extend", "end", "cancel", "override", "status", "list", "phase", "preview", "allows"},
-		"portal":          {"apply", "status", "cancel", "delete", "list"},
-		"harbor":          {"apply", "status", "delete", "cancel", "evaluate"},
-		"onboarding":      {"start", "stop", "retry", "status"},
+		"lock controller": {"start", "status", "cancel", "list", "describe"},
+		"window":          {"create", "edit", "extend", "end", "cancel", "override", "status", "list", "phase", "preview", "allows", "apply", "delete", "describe"},
+		"portal":          {"apply", "status", "cancel", "delete", "list", "describe"},
+		"harbor":          {"apply", "status", "delete", "cancel", "evaluate", "list", "describe"},
+		"onboarding":      {"start", "stop", "retry", "status", "list", "describe"},
 		"health":          {"check"},
+		"config":          {"get-contexts", "current-context", "use-context", "set-context", "delete-context", "view"},
 	}
 	verb := regexp.MustCompile(`(?m)^  (\S+) `)
 	for noun, verbs := range nouns {
@@ -97,8 +98,8 @@ func TestWrongUsage(t *testing.T) {
 		},
 		{
 			name:   "an unknown output format",
-			args:   []string{"upgrade", "list", "-o", "wide"},
-			stderr: `error: output format "wide" is not one of table, json, yaml, name (see drydock upgrade list --help)`,
+			args:   []string{"upgrade", "list", "-o", "xml"},
+			stderr: `error: output format "xml" is not one of table, wide, json, yaml, name, jsonpath, jsonpath-file, go-template, go-template-file (see drydock upgrade list --help)`,
 		},
 		{
 			name:   "a name with too many parts",
@@ -200,11 +201,11 @@ func TestAnUnreachableTemporalIsAFailureThatNamesTheFlag(t *testing.T) {
 
 func TestVersion(t *testing.T) {
 	isolate(t)
-	require.Regexp(t, `^drydock \S+ \(go1\.\d+.*\)\n$`, succeeds(t, "version"))
-	require.Regexp(t, `^drydock \S+\n$`, succeeds(t, "--version"))
-	built := parsed[map[string]string](t, "version")
-	require.NotEmpty(t, built["version"])
-	require.NotEmpty(t, built["go"])
+	require.Regexp(t, `^drydock \S+ \(.*go1\.\d+.*\)\n$`, succeeds(t, "version"))
+	require.Equal(t, succeeds(t, "version"), succeeds(t, "--version"))
+	built := parsed[build](t, "version")
+	require.NotEmpty(t, built.Version)
+	require.NotEmpty(t, built.Go)
 }
 
 func TestCompletionScriptsAreWrittenForEachShell(t *testing.T) {
@@ -216,6 +217,8 @@ func TestCompletionScriptsAreWrittenForEachShell(t *testing.T) {
 func TestCompletionWithoutTemporalIsEmptyAndSilent(t *testing.T) {
 	isolate(t)
 	require.Equal(t, ":4\n", succeedsSilently(t, "__complete", "upgrade", "status", ""))
+	require.Equal(t, ":4\n", succeedsSilently(t, "__complete", "node", "list", "--cluster", ""))
+	require.Equal(t, ":4\n", succeedsSilently(t, "__complete", "upgrade", "list", "-n", ""))
 }
 
 // succeedsSilently is for cobra's completion, which prints messages on standard error.

@@ -16,20 +16,13 @@ import (
 // followed is a status that can be watched.
 type followed interface {
 	// lines describe the status without times, so that they change only with the status.
-	lines() []statusLine
+	lines(now time.Time) []statusLine
 	// frame is the status as one block of text.
 	frame(now time.Time, style frameStyle) string
 }
 
 // statusLine is a line about one part of a status. It is printed again when its text changes.
 type statusLine struct{ about, text string }
-
-// frameStyle is how a frame is drawn. The zero value is plain and unlimited.
-type frameStyle struct {
-	// height of the terminal.
-	height  int
-	colours bool
-}
 
 // getStatus gets the status of a workflow with at most limit clusters; 0 is no limit. With errFromResult the status is valid.
 type getStatus func(ctx context.Context, execution *client.WorkflowExecutionDescription, limit int) (followed, error)
@@ -92,7 +85,7 @@ type view interface {
 
 // newView returns the live view on a terminal, otherwise lines, or documents for -o json and yaml.
 func (c *cli) newView() view {
-	if c.output != formatTable {
+	if !c.forPeople() {
 		return &documentsView{cli: c}
 	}
 	if _, _, ok := c.terminal(); ok {
@@ -150,7 +143,7 @@ func (v *linesView) note(message string) {
 }
 
 func (v *linesView) show(status followed) error {
-	for _, line := range status.lines() {
+	for _, line := range status.lines(v.cli.now()) {
 		if err := v.say(line); err != nil {
 			return err
 		}
@@ -163,7 +156,8 @@ func (v *linesView) say(line statusLine) error {
 		return nil
 	}
 	v.printed[line.about] = line.text
-	_, err := fmt.Fprintf(v.cli.Out, "%s  %s\n", time.Now().Format(time.TimeOnly), line.text)
+	now := v.cli.now()
+	_, err := fmt.Fprintf(v.cli.Out, "%s  %s\n", clock(now, now), line.text)
 	return err
 }
 
@@ -196,7 +190,9 @@ func (v *liveView) tick() {
 	width, height, _ := v.cli.terminal()
 	block := v.noted
 	if v.status != nil {
-		block = v.status.frame(time.Now(), frameStyle{height: height, colours: true}) + "\n" + v.noted
+		style := v.cli.style()
+		style.height = height
+		block = style.wrap(v.status.frame(v.cli.now(), style)) + "\n" + style.wrap(v.noted)
 	}
 	if block != "" {
 		v.screen.draw(block, width)

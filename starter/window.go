@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -20,8 +19,8 @@ import (
 
 func newWindow(c *cli) *cobra.Command {
 	cmd := noun("window", "Maintenance windows: when disruption is allowed")
-	cmd.AddCommand(newWindowCreate(c), newWindowEdit(c), newWindowExtend(c), newWindowEnd(c), newWindowCancel(c), newWindowOverride(c),
-		newWindowStatus(c), newWindowList(c), newWindowPhase(c), newWindowPreview(c), newWindowAllows(c))
+	cmd.AddCommand(newWindowCreate(c), newWindowApply(c), newWindowEdit(c), newWindowExtend(c), newWindowEnd(c), newWindowCancel(c), newWindowDelete(c), newWindowOverride(c),
+		newWindowStatus(c), newWindowDescribe(c), newWindowList(c), newWindowPhase(c), newWindowPreview(c), newWindowAllows(c))
 	return cmd
 }
 
@@ -48,7 +47,7 @@ func newWindowPhase(c *cli) *cobra.Command {
 			if err != nil {
 				return inputError(err)
 			}
-			return c.print(state, func(w io.Writer) { renderPhase(w, maintenance, state, now) }, string(state.Phase))
+			return c.print(state, func(w *page) { renderPhase(w, maintenance, state, now) }, string(state.Phase))
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the Maintenance")
@@ -57,10 +56,10 @@ func newWindowPhase(c *cli) *cobra.Command {
 	return cmd
 }
 
-func renderPhase(w io.Writer, maintenance *sreportalv1.Maintenance, state windows.MaintenanceState, now time.Time) {
+func renderPhase(w *page, maintenance *sreportalv1.Maintenance, state windows.MaintenanceState, now time.Time) {
 	fmt.Fprintf(w, "%s: %s", maintenance.Spec.Title, state.Phase)
 	if next := state.NextTransition; next != nil {
-		fmt.Fprintf(w, " until %s, for %s", next.Format(time.RFC3339), duration.HumanDuration(next.Sub(now)))
+		fmt.Fprintf(w, " until %s, for %s", stamp(*next, w.now), duration.HumanDuration(next.Sub(now)))
 	}
 	fmt.Fprintln(w)
 }
@@ -110,14 +109,14 @@ func (c *cli) previewWindow(object *drydockv1.MaintenanceWindow, from, to string
 	for i, o := range preview.Occurrences {
 		starts[i] = o.Start.Format(time.RFC3339)
 	}
-	return c.print(preview, func(w io.Writer) { renderWindowPreview(w, window.Name(), preview) }, starts...)
+	return c.print(preview, func(w *page) { renderWindowPreview(w, window.Name(), preview) }, starts...)
 }
 
-func renderWindowPreview(w io.Writer, name string, preview windows.Preview) {
+func renderWindowPreview(w *page, name string, preview windows.Preview) {
 	if len(preview.Occurrences) == 0 {
 		fmt.Fprintf(w, "window %s does not open in this period\n", name)
 	} else {
-		t := newTable("OPENS", "CLOSES", "FOR", "NOTE")
+		t := w.newTable("OPENS", "CLOSES", "FOR", "NOTE")
 		for _, o := range preview.Occurrences {
 			closes := o.End.In(o.LocalStart.Location()).Format(clockAndOffset)
 			t.AppendRow(table.Row{o.LocalStart.Format(clockAndOffset), closes, o.End.Sub(o.Start).String(), o.Note})
@@ -129,7 +128,7 @@ func renderWindowPreview(w io.Writer, name string, preview windows.Preview) {
 		if d.Note != "" {
 			because += " by " + d.Note
 		}
-		fmt.Fprintf(w, "not at %s: %s\n", d.Start.Format(time.RFC3339), because)
+		fmt.Fprintf(w, "not at %s: %s\n", stamp(d.Start, w.now), because)
 	}
 }
 
@@ -202,7 +201,7 @@ func (c *cli) askWindows(objects []*drydockv1.MaintenanceWindow, question window
 	if err != nil {
 		return err
 	}
-	if err := c.print(verdict, func(w io.Writer) { renderVerdict(w, verdict) }, string(verdict.Reason)); err != nil {
+	if err := c.print(verdict, func(w *page) { renderVerdict(w, verdict) }, string(verdict.Reason)); err != nil {
 		return err
 	}
 	if !verdict.Allowed {
@@ -211,7 +210,7 @@ func (c *cli) askWindows(objects []*drydockv1.MaintenanceWindow, question window
 	return nil
 }
 
-func renderVerdict(w io.Writer, verdict windows.Verdict) {
+func renderVerdict(w *page, verdict windows.Verdict) {
 	answer := "not allowed"
 	if verdict.Allowed {
 		answer = "allowed"
@@ -219,8 +218,8 @@ func renderVerdict(w io.Writer, verdict windows.Verdict) {
 	fmt.Fprintf(w, "%s: %s\n", answer, verdict.Reason)
 	switch {
 	case verdict.Until != nil:
-		fmt.Fprintf(w, "window %s closes at %s\n", verdict.Window, verdict.Until.Format(time.RFC3339))
+		fmt.Fprintf(w, "window %s closes at %s\n", verdict.Window, stamp(*verdict.Until, w.now))
 	case verdict.NextOpen != nil:
-		fmt.Fprintf(w, "window %s opens at %s\n", verdict.Window, verdict.NextOpen.Format(time.RFC3339))
+		fmt.Fprintf(w, "window %s opens at %s\n", verdict.Window, stamp(*verdict.NextOpen, w.now))
 	}
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -21,16 +20,33 @@ func newWindowCreate(c *cli) *cobra.Command {
 
 Rollouts and node maintenances that wait for this window continue. You can create a window again after it has ended.`,
 		func(ctx context.Context, s *server, target subject, request windows.DefineRequest) (windows.Status, error) {
-			var status windows.Status
-			err := s.answered(ctx, target, "create", &status, func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
-				return s.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
-					StartWorkflowOperation: s.NewWithStartWorkflowOperation(temporal.MaintenanceWindowOptions(target.name), temporal.MaintenanceWindow),
-					UpdateOptions: client.UpdateWorkflowOptions{
-						WorkflowID: target.workflowID, UpdateName: temporal.UpdateDefine, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
-					},
-				})
-			})
-			return status, err
+			return s.createWindow(ctx, target, request)
+		})
+}
+
+func (s *server) createWindow(ctx context.Context, target subject, request windows.DefineRequest) (windows.Status, error) {
+	var status windows.Status
+	err := s.answered(ctx, target, "create", &status, func(ctx context.Context) (client.WorkflowUpdateHandle, error) {
+		return s.UpdateWithStartWorkflow(ctx, client.UpdateWithStartWorkflowOptions{
+			StartWorkflowOperation: s.NewWithStartWorkflowOperation(temporal.MaintenanceWindowOptions(target.name), temporal.MaintenanceWindow),
+			UpdateOptions: client.UpdateWorkflowOptions{
+				WorkflowID: target.workflowID, UpdateName: temporal.UpdateDefine, Args: []any{request}, WaitForStage: client.WorkflowUpdateStageCompleted,
+			},
+		})
+	})
+	return status, err
+}
+
+// newWindowApply returns the command that creates a window, or edits an existing one.
+func newWindowApply(c *cli) *cobra.Command {
+	return c.windowFromFile("apply -f FILE", "Create a window, or change it if it exists",
+		`Create a window, or change it if it exists, as "create" and "edit" do.`,
+		func(ctx context.Context, s *server, target subject, request windows.DefineRequest) (windows.Status, error) {
+			var current windows.Status
+			if s.query(ctx, target, "", &current) == nil && current.Phase != windows.PhaseUndefined && current.Phase != windows.PhaseOver {
+				return s.orderWindow(ctx, target, temporal.UpdateEdit, request)
+			}
+			return s.createWindow(ctx, target, request) // it reports the errors of the server
 		})
 }
 
@@ -42,6 +58,16 @@ Extensions and cancellations of upcoming openings do not apply to the changed ca
 		func(ctx context.Context, s *server, target subject, request windows.DefineRequest) (windows.Status, error) {
 			return s.orderWindow(ctx, target, temporal.UpdateEdit, request)
 		})
+}
+
+// newWindowDelete returns the command that cancels all openings of a window.
+func newWindowDelete(c *cli) *cobra.Command {
+	return c.windowOrder(windowOrder{
+		verb: "delete", short: "Delete a window: cancel all its openings", update: temporal.UpdateCancel,
+		long:    `The current opening ends now, and the window never opens again, as with "cancel --all".`,
+		flags:   func(*cobra.Command) {},
+		request: func(r windows.Request) (any, error) { return windows.CancelRequest{Request: r, All: true}, nil },
+	})
 }
 
 // windowFromFile returns a command that reads a MaintenanceWindow.
@@ -64,7 +90,6 @@ func (c *cli) windowFromFile(use, short, long string, order func(context.Context
 	addFileFlag(cmd, &file, "file with the MaintenanceWindow")
 	c.addNamespaceFlag(cmd)
 	addReasonFlag(cmd, &reason)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -125,7 +150,6 @@ func (c *cli) windowOrder(o windowOrder) *cobra.Command {
 	o.flags(cmd)
 	c.addNamespaceFlag(cmd)
 	addReasonFlag(cmd, &reason)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -220,11 +244,11 @@ func (c *cli) withWindow(ctx context.Context, target subject, change func(*serve
 	if err != nil {
 		return err
 	}
-	return c.print(status, func(w io.Writer) {
+	return c.print(status, func(w *page) {
 		if status.Answer != "" {
 			fmt.Fprintf(w, "%s: %s\n", target, status.Answer)
 		}
-		fmt.Fprintf(w, "%s: %s; see `%s`\n", target, windowText(status), target.show)
+		fmt.Fprintf(w, "%s: %s; see `%s`\n", target, windowText(status, w.now), target.show)
 	}, target.workflowID)
 }
 

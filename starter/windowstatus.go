@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
 	"strings"
 	"time"
 
@@ -39,11 +38,8 @@ func windowSubject(namespace, name string) subject {
 }
 
 // completeWindows completes the names of windows.
-func (c *cli) completeWindows(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	if len(args) > 0 {
-		return nil, cobra.ShellCompDirectiveNoFileComp
-	}
-	return c.completeWorkflows(cmd.Context(), temporal.MaintenanceWindow, true, func(row workflowRow) string { return row.Namespace + "/" + row.Name })
+func (c *cli) completeWindows(cmd *cobra.Command, args []string, typed string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return c.completeNamed(temporal.MaintenanceWindow, true)(cmd, args, typed)
 }
 
 func newWindowStatus(c *cli) *cobra.Command {
@@ -52,42 +48,42 @@ func newWindowStatus(c *cli) *cobra.Command {
 		Short:             "Show the status of a window, its next openings, and its recent events",
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeWindows,
-		RunE:              c.subjectVerb(c.window, c.showWindow),
+		RunE:              c.subjectVerb(c.window, c.showStatus(c.windowReport)),
 	}
 	c.addNamespaceFlag(cmd)
-	c.addTemporalFlags(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
 }
 
-func (c *cli) showWindow(ctx context.Context, s *server, target subject) error {
+// windowReport reads the status once.
+func (c *cli) windowReport(ctx context.Context, s *server, target subject) (report, error) {
 	execution, err := s.describe(ctx, target, "")
 	if err != nil {
-		return err
+		return report{}, err
 	}
 	if err := s.cutOff(ctx, target, execution); err != nil {
-		return err
+		return report{}, err
 	}
 	var status windows.Status
 	if err := s.query(ctx, target, "", &status); err != nil {
-		return err
+		return report{}, err
 	}
 	status = status.At(time.Now())
-	return c.print(status, func(w io.Writer) { renderWindow(w, status) }, target.workflowID)
+	return report{status, func(w *page) { renderWindow(w, status) }, target.workflowID}, nil
 }
 
 // windowText describes the status of a window in one line.
-func windowText(s windows.Status) string {
+func windowText(s windows.Status, now time.Time) string {
 	text := string(s.Phase)
 	switch {
 	case s.Override != nil:
-		text += fmt.Sprintf(" until %s by %s: %s", s.Override.Until.UTC().Format(time.RFC3339), s.Override.By, s.Override.Reason)
+		text += fmt.Sprintf(" until %s by %s: %s", stamp(s.Override.Until, now), s.Override.By, s.Override.Reason)
 	case s.ExcludedUntil != nil:
-		text += " until " + s.ExcludedUntil.UTC().Format(time.RFC3339)
+		text += " until " + stamp(*s.ExcludedUntil, now)
 	case s.Opening != nil:
-		text += " until " + s.Opening.End.UTC().Format(time.RFC3339)
+		text += " until " + stamp(s.Opening.End, now)
 	case len(s.Upcoming) > 0:
-		text += ", opens " + s.Upcoming[0].Start.UTC().Format(time.RFC3339)
+		text += ", opens " + stamp(s.Upcoming[0].Start, now)
 	case s.Phase == windows.PhaseUndefined:
 		text += ": create it with `drydock window create -f FILE`"
 	}
@@ -97,8 +93,8 @@ func windowText(s windows.Status) string {
 	return text
 }
 
-func renderWindow(w io.Writer, s windows.Status) {
-	fmt.Fprintf(w, "window %s: %s\n", s.Window, windowText(s))
+func renderWindow(w *page, s windows.Status) {
+	fmt.Fprintf(w, "window %s: %s\n", s.Window, windowText(s, w.now))
 	if s.Source != "" {
 		fmt.Fprintf(w, "defined by %s on the hub\n", s.Source)
 	}
@@ -109,27 +105,34 @@ func renderWindow(w io.Writer, s windows.Status) {
 		fmt.Fprintf(w, "used by %s\n", strings.Join(s.Subscribers, ", "))
 	}
 	if len(s.Upcoming) > 0 {
-		t := newTable("OPENS", "CLOSES")
+		t := w.newTable("OPENS", "CLOSES")
 		for _, o := range s.Upcoming {
-			t.AppendRow(table.Row{o.Start.UTC().Format(time.RFC3339), o.End.UTC().Format(time.RFC3339)})
+			t.AppendRow(table.Row{stamp(o.Start, w.now), stamp(o.End, w.now)})
 		}
 		fmt.Fprintf(w, "\n%s\n", t.Render())
 	}
 	if len(s.Events) > 0 {
-		t := newTable("WHEN", "EVENT", "MESSAGE", "BY")
+		t := w.newTable("WHEN", "EVENT", "MESSAGE", "BY")
 		for _, e := range s.Events {
-			t.AppendRow(table.Row{e.At.UTC().Truncate(time.Second).Format(time.RFC3339), e.Kind, e.Message, strings.TrimSuffix(e.By+": "+e.Reason, ": ")})
+			t.AppendRow(table.Row{stamp(e.At, w.now), e.Kind, e.Message, strings.TrimSuffix(e.By+": "+e.Reason, ": ")})
 		}
 		fmt.Fprintf(w, "\n%s\n", t.Render())
 	}
 }
 
+func newWindowDescribe(c *cli) *cobra.Command {
+	cmd := c.newDescribe("window", "NAME", byName(c.window), c.windowReport)
+	cmd.ValidArgsFunction = c.completeWindows
+	c.addNamespaceFlag(cmd)
+	return cmd
+}
+
 func newWindowList(c *cli) *cobra.Command {
-	return c.newList("List the windows with their status", "only windows that have not ended", workflowsOf(temporal.MaintenanceWindow), func(w io.Writer, list listing) {
-		t := newTable("NAMESPACE", "NAME", "STATUS")
-		for _, row := range list.Items {
-			t.AppendRow(table.Row{row.Namespace, row.Name, row.phase()})
-		}
-		list.printTable(w, t, "window")
+	return c.newList(&listKind{
+		workflowType: temporal.MaintenanceWindow, prefix: temporal.MaintenanceWindowPrefix, namespaced: true,
+		short: "List the windows with their status", runningHelp: "only windows that have not ended",
+		word: "window", none: "no windows; create one with `drydock window create -f FILE`", noneRunning: "every window has ended",
+		header: []any{"NAMESPACE", "NAME", "STATUS"},
+		row:    func(row workflowRow, _ time.Time) table.Row { return table.Row{row.Namespace, row.Name, row.phase()} },
 	})
 }

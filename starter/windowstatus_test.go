@@ -1,7 +1,6 @@
 package main
 
 import (
-	"strings"
 	"testing"
 	"time"
 
@@ -21,7 +20,7 @@ func TestTheStatusOfAWindowIsPrintedAsATable(t *testing.T) {
 		Subscribers: []string{"cgu/ops/june", "node/c1/ops/w0"}, Trouble: "there is no zone Mars/Olympus",
 		Events: []windows.Event{{At: opens.Add(-time.Hour), Kind: windows.EventEdited, By: "ann", Reason: "only site b", Message: "edited"}},
 	}
-	var shown strings.Builder
+	var shown page
 	renderWindow(&shown, status)
 	require.Equal(t, `window prod/night: Open until 2026-12-02T02:00:00Z; its calendar is invalid: there is no zone Mars/Olympus
 only for clusters with env in (prod,test),site=b
@@ -34,7 +33,7 @@ WHEN                   EVENT    MESSAGE   BY
 2026-12-01T21:00:00Z   edited   edited    ann: only site b
 `, shown.String())
 
-	var everywhere strings.Builder
+	var everywhere page
 	renderWindow(&everywhere, windows.Status{Window: "prod/day", Phase: windows.PhaseClosed})
 	require.Equal(t, "window prod/day: Closed\n", everywhere.String(), "the window applies to all clusters")
 }

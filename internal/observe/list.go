@@ -8,6 +8,7 @@ import (
 
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
 
 	"drydock.dev/drydock/internal/temporal"
@@ -20,6 +21,17 @@ type Ref struct {
 	Name       string `json:"name"`
 	WorkflowID string `json:"workflowID"`
 	RunID      string `json:"runID"`
+	// StartedBy is the person who started it, and StartReason why, if that is recorded.
+	StartedBy   string `json:"startedBy,omitempty"`
+	StartReason string `json:"startReason,omitempty"`
+}
+
+// RefOfExecution is RefOf for a workflow as Temporal describes it.
+func RefOfExecution(workflowID string, execution *client.WorkflowExecutionDescription) Ref {
+	ref := RefOf(workflowID, execution.WorkflowExecution.RunID)
+	by := temporal.StartedBy(execution.Memo)
+	ref.StartedBy, ref.StartReason = by.Actor, by.Reason
+	return ref
 }
 
 // RefOf parses a workflow id of Drydock.
@@ -69,6 +81,7 @@ func NewRow(execution *workflowpb.WorkflowExecutionInfo) Row {
 		row.CompletedAt = &closed
 	}
 	for name, field := range map[string]any{
+		temporal.AttributeCluster.GetName():   &row.Cluster,
 		temporal.AttributeNode.GetName():      &row.Node,
 		temporal.AttributeRequestor.GetName(): &row.Requestor,
 		temporal.AttributePhase.GetName():     &row.Phase,

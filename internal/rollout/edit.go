@@ -12,8 +12,9 @@ import (
 
 // EditRequest changes the spec of a rollout.
 type EditRequest struct {
-	Actor string                        `json:"actor,omitempty"`
-	Spec  ranv1.ClusterGroupUpgradeSpec `json:"spec"`
+	Actor  string                        `json:"actor,omitempty"`
+	Reason string                        `json:"reason,omitempty"`
+	Spec   ranv1.ClusterGroupUpgradeSpec `json:"spec"`
 }
 
 // editable are the fields that an edit may change in an enabled rollout.

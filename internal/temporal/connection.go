@@ -22,10 +22,10 @@ type Connection struct {
 	ConfigFile string
 }
 
-// AddFlags adds flags with the names that the temporal CLI uses.
+// AddFlags adds flags with the names that the temporal CLI uses, except for its --namespace: Kubernetes objects have one, too.
 func (c *Connection) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Address, "address", c.Address, "Temporal server, as host:port (env TEMPORAL_ADDRESS; default "+client.DefaultHostPort+")")
-	flags.StringVar(&c.Namespace, "namespace", c.Namespace, `Temporal namespace (env TEMPORAL_NAMESPACE; default "default")`)
+	flags.StringVar(&c.Namespace, "temporal-namespace", c.Namespace, `Temporal namespace (env TEMPORAL_NAMESPACE; default "default")`)
 	flags.StringVar(&c.Profile, "profile", c.Profile, "profile of the temporal CLI's configuration file (env TEMPORAL_PROFILE)")
 	flags.StringVar(&c.ConfigFile, "config-file", c.ConfigFile, "configuration file of the temporal CLI (env TEMPORAL_CONFIG_FILE)")
 }

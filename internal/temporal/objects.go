@@ -65,6 +65,18 @@ func ObjectIn(memo *commonpb.Memo) (*Object, error) {
 	return object, nil
 }
 
+// MemoStarted is the memo field of a workflow that a person started, with a SignalRequest: by whom, and why.
+const MemoStarted = "started"
+
+// StartedBy returns by whom a workflow was started, and why; empty if that is not known.
+func StartedBy(memo *commonpb.Memo) (by SignalRequest) {
+	if payload, ok := memo.GetFields()[MemoStarted]; ok {
+		// An undecodable value is from another program.
+		_ = converter.GetDefaultDataConverter().FromPayload(payload, &by)
+	}
+	return by
+}
+
 // QueryObjectStatus returns the status that the object of a workflow shows.
 const QueryObjectStatus = "objectStatus"
 

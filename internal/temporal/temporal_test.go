@@ -52,7 +52,7 @@ address = "other.example.com:7233"
 		{
 			name:    "a flag overrides the environment",
 			env:     map[string]string{"TEMPORAL_CONFIG_FILE": config, "TEMPORAL_ADDRESS": "env.example.com:7233", "TEMPORAL_NAMESPACE": "from-env"},
-			args:    []string{"--address", "flag.example.com:7233", "--namespace", "from-flag"},
+			args:    []string{"--address", "flag.example.com:7233", "--temporal-namespace", "from-flag"},
 			address: "flag.example.com:7233", namespace: "from-flag",
 		},
 		{

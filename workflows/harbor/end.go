@@ -54,6 +54,9 @@ func (h *harborCluster) apply(ctx workflow.Context, r ApplyRequest) (result harb
 		h.refused, h.ending = err, true
 		h.cancel()
 	}
+	if err == nil && r.Reason != "" {
+		h.record.note("applied" + kit.ActorSuffix(temporal.SignalRequest{Actor: r.Actor, Reason: r.Reason}))
+	}
 	return result, err
 }
 

@@ -41,6 +41,7 @@ type Carried struct {
 // ApplyRequest is a request to apply a HarborCluster.
 type ApplyRequest struct {
 	Actor  string                   `json:"actor,omitempty"`
+	Reason string                   `json:"reason,omitempty"`
 	Object goharborv1.HarborCluster `json:"object"`
 }
 

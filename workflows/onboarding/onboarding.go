@@ -41,7 +41,7 @@ func Onboarding(ctx workflow.Context, in Input) (Status, error) {
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (Status, error) { return o.record.status, nil },
 			workflow.QueryHandlerOptions{Description: "Clusters that are being onboarded, and those that failed."}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateRetry, o.retry, workflow.UpdateHandlerOptions{
-			Description: "Retry the onboarding of failed clusters: {actor, clusters}.", Validator: o.checkRetry,
+			Description: "Retry the onboarding of failed clusters: {actor, reason, clusters}.", Validator: o.checkRetry,
 		}),
 	); err != nil {
 		return Status{}, err
@@ -52,12 +52,16 @@ func Onboarding(ctx workflow.Context, in Input) (Status, error) {
 // Retry retries the onboarding of failed clusters with the policies that they have now.
 type Retry struct {
 	Actor    string   `json:"actor,omitempty"`
+	Reason   string   `json:"reason,omitempty"`
 	Clusters []string `json:"clusters"`
 }
 
 // retry removes failed clusters from the status. The watch finds those that still need onboarding again.
 func (o *onboarding) retry(_ workflow.Context, r Retry) error {
 	o.record.settled(r.Clusters)
+	if r.Reason != "" {
+		o.record.status.Message = "retried" + kit.ActorSuffix(temporal.SignalRequest{Actor: r.Actor, Reason: r.Reason})
+	}
 	o.outdated = true
 	return nil
 }

@@ -70,6 +70,9 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 		g.starters = append(g.starters, request.Actor)
 		g.setSpec(request.Spec)
 		g.applyEdit(ctx)
+		if request.Reason != "" {
+			g.record.note("edited" + kit.ActorSuffix(temporal.SignalRequest{Actor: request.Actor, Reason: request.Reason}))
+		}
 	}
 	return EditAnswer{Changed: changed}, nil
 }

@@ -1,0 +1,35 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/cobra/doc"
+)
+
+func newMan(c *cli) *cobra.Command {
+	return &cobra.Command{
+		Use:   "man DIRECTORY",
+		Short: "Write a man page for each command to a directory",
+		Args:  operands("DIRECTORY"),
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return nil, cobra.ShellCompDirectiveFilterDirs
+		},
+		RunE: c.plainVerb(func(_ context.Context, args []string) error {
+			if err := os.MkdirAll(args[0], 0o755); err != nil {
+				return err
+			}
+			built := readBuild()
+			root := newRoot(&cli{IOStreams: c.IOStreams})
+			root.DisableAutoGenTag = true // it has the date
+			header := &doc.GenManHeader{Section: "1", Source: "drydock " + built.Version, Manual: "Drydock", Date: built.date()}
+			if err := doc.GenManTree(root, header, args[0]); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(c.Out, "wrote the man pages to %s; read them with `man -M` or from a directory man1 in MANPATH, e.g. man drydock-upgrade-status\n", args[0])
+			return err
+		}),
+	}
+}

@@ -1,0 +1,196 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+)
+
+// page is what a command prints for people: text and tables in the style of the output.
+type page struct {
+	bytes.Buffer
+	frameStyle
+	// now is in the time zone of the output.
+	now time.Time
+}
+
+// frameStyle is how text for people is drawn. The zero value is plain and unlimited.
+type frameStyle struct {
+	// width and height of the terminal; 0 is no limit.
+	width, height int
+	colours       bool
+	// wide shows all columns of a table; bare leaves out headers and counts.
+	wide, bare bool
+}
+
+// now is the current time in the time zone of the output.
+func (c *cli) now() time.Time {
+	if c.utc {
+		return time.Now().UTC()
+	}
+	return time.Now()
+}
+
+// style is the style of the output: plain unless it is a terminal.
+func (c *cli) style() frameStyle {
+	style := frameStyle{wide: c.output == formatWide, bare: c.noHeaders}
+	if width, _, ok := c.terminal(); ok {
+		style.width, style.colours = width, coloured(true)
+	}
+	return style
+}
+
+// coloured reports whether output has colours: only on a terminal, and not with NO_COLOR (https://no-color.org).
+func coloured(terminal bool) bool { return terminal && os.Getenv("NO_COLOR") == "" }
+
+// printPage prints what people writes. Lines that are longer than the terminal is wide are wrapped.
+func (c *cli) printPage(people func(*page)) error {
+	p := &page{frameStyle: c.style(), now: c.now()}
+	people(p)
+	_, err := c.Out.Write([]byte(c.called(p.wrap(p.String()))))
+	return err
+}
+
+// continued indents the rest of a wrapped line.
+const continued = "  "
+
+// wrap breaks lines that are longer than the width between words.
+func (s frameStyle) wrap(block string) string {
+	if s.width <= 0 {
+		return block
+	}
+	var wrapped strings.Builder
+	for line := range strings.Lines(block) {
+		content := strings.TrimRight(line, "\n")
+		if text.StringWidthWithoutEscSequences(content) > s.width {
+			content = text.WrapSoft(content, max(s.width-len(continued), 1))
+			rows := strings.Split(content, "\n")
+			for i := range rows {
+				rows[i] = strings.TrimRight(rows[i], " ")
+			}
+			content = strings.Join(rows, "\n"+continued)
+		}
+		wrapped.WriteString(content + line[len(strings.TrimRight(line, "\n")):])
+	}
+	return wrapped.String()
+}
+
+// stamp renders a time: the one form of a time in the output, with the offset of the time zone of now.
+func stamp(at, now time.Time) string { return at.In(now.Location()).Format(time.RFC3339) }
+
+// stampOf is stamp of a time that may be unknown.
+func stampOf(at *time.Time, now time.Time) string {
+	if at == nil {
+		return ""
+	}
+	return stamp(*at, now)
+}
+
+// clock is a stamp without the date, if that is today.
+func clock(at, now time.Time) string {
+	at = at.In(now.Location())
+	if at.Format(time.DateOnly) == now.Format(time.DateOnly) {
+		return at.Format(time.TimeOnly + "Z07:00")
+	}
+	return stamp(at, now)
+}
+
+// wide is the header of a column that only -o wide shows.
+type wide string
+
+// grid is a table as kubectl prints them: columns divided by spaces only.
+type grid struct {
+	table.Writer
+	style   frameStyle
+	columns []table.ColumnConfig
+	rows    []table.Row
+}
+
+func (s frameStyle) newTable(header ...any) *grid {
+	g := &grid{Writer: table.NewWriter(), style: s}
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "   "
+	g.SetStyle(style)
+	g.SuppressTrailingSpaces()
+	for i, title := range header {
+		if name, ok := title.(wide); ok {
+			header[i] = string(name)
+			if !s.wide {
+				g.columns = append(g.columns, table.ColumnConfig{Number: i + 1, Hidden: true})
+			}
+		}
+	}
+	if len(header) > 0 && !s.bare {
+		g.AppendHeader(table.Row(header))
+	}
+	return g
+}
+
+// hide leaves out a column, which counts from 1.
+func (g *grid) hide(column int) {
+	g.columns = append(g.columns, table.ColumnConfig{Number: column, Hidden: true})
+}
+
+// AppendRow adds a row. It keeps the row, too, to measure its cells.
+func (g *grid) AppendRow(row table.Row, _ ...table.RowConfig) {
+	g.rows = append(g.rows, row)
+	g.Writer.AppendRow(row)
+}
+
+// narrowest is the width below which a column is not wrapped.
+const narrowest = 16
+
+// Render draws the table. If it is wider than the terminal, the widest columns are wrapped between words.
+func (g *grid) Render() string {
+	g.SetColumnConfigs(g.columns)
+	rendered := g.Writer.Render()
+	for limits := map[int]int{}; ; {
+		over := text.LongestLineLen(rendered) - g.style.width
+		if g.style.width <= 0 || over <= 0 {
+			return rendered
+		}
+		column, width := g.widest(limits)
+		if width <= narrowest {
+			return rendered // the terminal is too narrow
+		}
+		limits[column] = max(width-over, narrowest)
+		configs := append([]table.ColumnConfig{}, g.columns...)
+		for number, limit := range limits {
+			configs = append(configs, table.ColumnConfig{Number: number, WidthMax: limit, WidthMaxEnforcer: text.WrapSoft})
+		}
+		g.SetColumnConfigs(configs)
+		rendered = g.Writer.Render()
+	}
+}
+
+// widest returns the column with the longest cell, as it is limited already.
+func (g *grid) widest(limits map[int]int) (column, width int) {
+	for _, row := range g.rows {
+		for i, cell := range row {
+			if g.hidden(i + 1) {
+				continue
+			}
+			length := text.LongestLineLen(fmt.Sprint(cell))
+			if limit := cmp.Or(limits[i+1], length); min(length, limit) > width {
+				column, width = i+1, min(length, limit)
+			}
+		}
+	}
+	return column, width
+}
+
+func (g *grid) hidden(column int) bool {
+	for _, config := range g.columns {
+		if config.Number == column && config.Hidden {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,153 @@
+package main
+
+import (
+	"runtime/debug"
+	"strings"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+)
+
+// eachCommand calls visit for every command that can run.
+func eachCommand(root *cobra.Command, visit func(*cobra.Command)) {
+	if root.Runnable() {
+		visit(root)
+	}
+	for _, sub := range root.Commands() {
+		eachCommand(sub, visit)
+	}
+}
+
+func TestEveryCommandHasExamplesThatExist(t *testing.T) {
+	isolate(t)
+	named := map[string]bool{}
+	eachCommand(newRoot(&cli{}), func(cmd *cobra.Command) {
+		path := strings.TrimPrefix(cmd.CommandPath(), "drydock ")
+		if cmd.HasSubCommands() && cmd.Name() != "hold" {
+			return // it only groups commands
+		}
+		require.NotEmpty(t, cmd.Example, "give drydock %s an example in examples.go", path)
+		named[path] = true
+		for line := range strings.Lines(cmd.Example) {
+			line = strings.TrimSpace(line)
+			if command, ours := strings.CutPrefix(line, "drydock "); ours {
+				found := requireCommand(t, path, command)
+				require.NoError(t, found.ValidateArgs(found.Flags().Args()), line)
+				require.NoError(t, found.ValidateRequiredFlags(), line)
+			}
+		}
+	})
+	for path := range examples {
+		require.True(t, named[path], "examples.go has an example for drydock %s, which does not exist", path)
+	}
+}
+
+func TestEveryNounHasTheVerbsOfKubectl(t *testing.T) {
+	nouns := map[string]string{
+		"upgrade": "apply create edit delete list status describe", "node": "create delete list status describe",
+		"window": "apply create edit delete list status describe", "portal": "apply create edit delete list status describe",
+		"harbor": "apply create edit delete list status describe", "lock controller": "create delete list status describe",
+		"onboarding": "create delete list status describe", "hold": "list status describe", "lock": "list",
+	}
+	for noun, verbs := range nouns {
+		for verb := range strings.FieldsSeq(verbs) {
+			words := append(strings.Fields(noun), verb)
+			cmd, rest, err := newRoot(&cli{}).Find(words)
+			require.NoError(t, err, "drydock %s %s", noun, verb)
+			require.Empty(t, rest, "drydock %s has no %s", noun, verb)
+			require.True(t, cmd.Runnable())
+		}
+	}
+}
+
+func TestFormerNamesStillWork(t *testing.T) {
+	isolate(t)
+	snapshot := file(t, "objects.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n")
+	require.Equal(t, succeeds(t, "node", "preview", "n1", "--snapshot", snapshot), succeeds(t, "node", "drain", "n1", "--dry-run", "--snapshot", snapshot))
+	got := drydock(t, "node", "drain", "n1", "--snapshot", snapshot)
+	require.Equal(t, exitUsage, got.status)
+	require.Contains(t, got.stderr, "drain is only a preview, which is `drydock node preview n1`")
+	require.NotContains(t, succeeds(t, "node"), "drain NODE")
+	require.Contains(t, drydock(t, "upgrade", "pause", "prod/june", "--object-namespace", "test").stderr, `namespace "prod" contradicts -n test`)
+	require.NoError(t, requireCommand(t, "", "upgrade approve june --comment CHG-1").Flags().Lookup("reason").Value.Set("x"))
+}
+
+func TestGlobalFlagsHaveASectionOfTheirOwn(t *testing.T) {
+	isolate(t)
+	own, global, found := strings.Cut(succeeds(t, "upgrade", "status", "--help"), "\nGlobal Flags:\n")
+	require.True(t, found)
+	for _, flag := range []string{"--address", "--temporal-namespace", "--profile", "--config-file", "--timeout", "--utc"} {
+		require.NotContains(t, own, flag+" ")
+		require.Contains(t, global, flag+" ")
+	}
+	require.Contains(t, own, "-n, --namespace string")
+}
+
+func TestAsAPluginTheHelpNamesKubectl(t *testing.T) {
+	isolate(t)
+	require.True(t, isPlugin("/usr/local/bin/kubectl-drydock"))
+	require.False(t, isPlugin("/usr/local/bin/drydock"))
+	eachCommand(newRoot(&cli{plugin: true}), func(cmd *cobra.Command) {
+		require.True(t, strings.HasPrefix(cmd.CommandPath(), pluginName), cmd.CommandPath())
+		help := cmd.Long + "\n" + cmd.Example
+		require.Equal(t, help, (&cli{plugin: true}).called(help), "%s still names drydock alone", cmd.CommandPath())
+		require.NotContains(t, help, "kubectl kubectl")
+	})
+	root := newRoot(&cli{plugin: true})
+	status, _, err := root.Find([]string{"upgrade", "status"})
+	require.NoError(t, err)
+	require.Contains(t, status.Example, "  kubectl drydock upgrade status prod/november\n")
+	require.Equal(t, "not found: see `kubectl drydock upgrade list`", (&cli{plugin: true}).called("not found: see `drydock upgrade list`"))
+	require.Equal(t, "not found: see `drydock upgrade list`", (&cli{}).called("not found: see `drydock upgrade list`"))
+}
+
+func TestTheVersionHasTheCommitAndTheDate(t *testing.T) {
+	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.0"}, Settings: []debug.BuildSetting{
+		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.time", Value: "2026-11-20T12:00:00Z"}, {Key: "vcs.modified", Value: "true"},
+	}}
+	b := buildOf(info, "")
+	b.Go = "go1.26.0"
+	require.Equal(t, "v1.2.0 (commit 0123456789ab with changes, 2026-11-20T12:00:00Z, go1.26.0)", b.String())
+	require.Equal(t, "v2.0.0", buildOf(info, "v2.0.0").Version, "that of the Makefile")
+	require.Equal(t, "unknown", buildOf(&debug.BuildInfo{}, "").Version)
+}
+
+func TestEachCommandHasAManPage(t *testing.T) {
+	isolate(t)
+	directory := t.TempDir()
+	require.Contains(t, succeeds(t, "man", directory), "wrote the man pages to "+directory)
+	written := pagesIn(t, directory, "*.1")
+	eachCommand(newRoot(&cli{}), func(cmd *cobra.Command) {
+		name := strings.ReplaceAll(cmd.CommandPath(), " ", "-") + ".1"
+		if !cmd.Hidden {
+			require.Contains(t, written, name)
+		}
+	})
+	require.Contains(t, written["drydock-upgrade-status.1"], ".SH EXAMPLE")
+}
+
+func TestAFormatIsATemplateOfTheFieldsOfJSON(t *testing.T) {
+	isolate(t)
+	snapshot := file(t, "objects.yaml", "apiVersion: v1\nkind: Node\nmetadata: {name: n1}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: p1, namespace: shop}\nspec: {nodeName: n1}\n")
+	preview := func(format string) outcome {
+		return drydock(t, "node", "preview", "n1", "--snapshot", snapshot, "-o", format)
+	}
+	for format, wanted := range map[string]string{
+		"jsonpath={.pods[*].name}": "p1", "jsonpath=.pods[0].action": "block", "go-template={{range .pods}}{{.namespace}}/{{.name}}{{end}}": "shop/p1",
+		"jsonpath-file=" + file(t, "path.txt", "{.drainable}"): "false", "go-template-file=" + file(t, "template.txt", "{{.drainable}}"): "false",
+		"jsonpath={.absent}": "",
+	} {
+		require.Equal(t, wanted, preview(format).stdout, format)
+	}
+	require.Equal(t, preview("table").stdout, preview("wide").stdout, "this table has no further columns")
+	for format, problem := range map[string]string{
+		"jsonpath": "-o jsonpath needs a template: -o jsonpath=TEMPLATE", "json={.pods}": `output format "json={.pods}" is not one of`,
+		"jsonpath={.pods": "-o jsonpath: ", "go-template={{": "-o go-template: ", "jsonpath-file=no/such": "no such file",
+	} {
+		got := preview(format)
+		require.Equal(t, exitUsage, got.status, format)
+		require.Contains(t, got.stderr, problem)
+		require.Empty(t, got.stdout)
+	}
+}
