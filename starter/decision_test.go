@@ -317,7 +317,7 @@ func TestAnInvalidDrainPreviewIsRefused(t *testing.T) {
 			name:   "without --dry-run, the error explains how to drain",
 			args:   []string{"worker-1"},
 			status: exitUsage,
-			stderr: "error: drain is only a preview: add --dry-run; to take the node out of service, use `drydock node maintain worker-1` (see drydock node drain --help)\n",
+			stderr: "error: drain is only a preview, which is `drydock node preview worker-1`; to take the node out of service, use `drydock node maintain worker-1` (see drydock node drain --help)\n",
 		},
 		{
 			name:   "a missing node is named",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/serviceerror"
 
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -86,11 +88,11 @@ func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor stri
 	if _, unknown := errors.AsType[*serviceerror.NotFound](err); !unknown {
 		return named, s.explain("find", named, err)
 	}
-	found, err := c.maintenanceOfNode(ctx, s, name, requestor)
+	found, err := c.maintenanceOfNode(ctx, s, name, requestor, ended)
 	if err != nil || found != (subject{}) {
 		return found, err
 	}
-	rows, err := s.list(ctx, c.maintenancesOf(name, false))
+	rows, err := s.list(ctx, maintenancesOf(c.cluster, name, false))
 	switch {
 	case err != nil:
 		return subject{}, err
@@ -105,14 +107,15 @@ func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor stri
 }
 
 // maintenancesOf is the visibility query for the maintenances of a node.
-func (c *cli) maintenancesOf(node string, running bool) string {
+func maintenancesOf(cluster, node string, running bool) string {
 	return observe.WorkflowsOf(temporal.NodeMaintenance, running) +
-		fmt.Sprintf(" AND %s = '%s' AND %s = '%s'", temporal.AttributeCluster.GetName(), quoted(c.cluster), temporal.AttributeNode.GetName(), quoted(node))
+		fmt.Sprintf(" AND %s = '%s' AND %s = '%s'", temporal.AttributeCluster.GetName(), quoted(cluster), temporal.AttributeNode.GetName(), quoted(node))
 }
 
-// maintenanceOfNode finds the running maintenance of a node; the requestor selects one of several.
-func (c *cli) maintenanceOfNode(ctx context.Context, s *server, node, requestor string) (subject, error) {
-	rows, err := s.list(ctx, c.maintenancesOf(node, true))
+// maintenanceOfNode finds the running maintenance of a node; the requestor selects one of several. With any, one that has the node goes before those
+// that wait for it.
+func (c *cli) maintenanceOfNode(ctx context.Context, s *server, node, requestor string, any bool) (subject, error) {
+	rows, err := s.list(ctx, maintenancesOf(c.cluster, node, true))
 	if err != nil {
 		return subject{}, err
 	}
@@ -127,11 +130,26 @@ func (c *cli) maintenanceOfNode(ctx context.Context, s *server, node, requestor 
 	case 1:
 		return nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name), nil
 	}
+	if any {
+		first := slices.MinFunc(rows, byPossession)
+		return nodeMaintenance(first.Cluster, first.Namespace, first.Name), nil
+	}
 	var names []string
 	for _, row := range rows {
 		names = append(names, fmt.Sprintf("%s/%s (requestor %s)", row.Namespace, row.Name, row.Requestor))
 	}
 	return subject{}, fmt.Errorf("node %s has several maintenances: name one of %s", node, joined(names))
+}
+
+// byPossession sorts the maintenances that have their node before those that wait for it, and then by age.
+func byPossession(a, b workflowRow) int {
+	waits := func(row workflowRow) int {
+		if row.Phase == "" || row.Phase == string(maintenancev1.NodePending) {
+			return 1
+		}
+		return 0
+	}
+	return cmp.Or(cmp.Compare(waits(a), waits(b)), a.StartedAt.Compare(b.StartedAt))
 }
 
 // quoted escapes a value for the quotes of a visibility query.

@@ -15,7 +15,7 @@ import (
 
 func (s *stage) maintainsANode(t *testing.T) {
 	t.Setenv(clusterVariable, "spoke-1")
-	started := succeeds(t, "node", "maintain", "worker-1", "--requestor", "kim.example.com")
+	started := succeeds(t, "node", "maintain", "worker-1", "--requestor", "kim.example.com", "--reason", "replace a fan")
 	require.Equal(t, "maintenance default/worker-1-kim.example.com in cluster spoke-1 of node worker-1 started; "+
 		"follow it with `drydock node status default/worker-1-kim.example.com --cluster spoke-1 --watch`\n", started)
 
@@ -56,11 +56,26 @@ func (s *stage) maintainsANode(t *testing.T) {
 
 	table := succeeds(t, "node", "status", "worker-1-kim.example.com")
 	require.Contains(t, table, "node worker-1 in cluster spoke-1   Completed   maintenance default/worker-1-kim.example.com for kim.example.com\n")
-	require.Regexp(t, `(?m)^Draining +\d\d:\d\d:\d\d +\S+$`, table)
+	require.Regexp(t, `(?m)^Draining +\d\d:\d\d:\d\dZ? *[-+:0-9]* +\S+$`, table)
 	awaitOutput(t, func(list listing) bool {
 		return len(list.Items) == 3 && slices.ContainsFunc(list.Items, func(row workflowRow) bool { return row.Phase == string(maintenancev1.NodeCompleted) })
 	}, "node", "list", "--cluster", "spoke-1")
-	require.Equal(t, table, succeeds(t, "node", "status", "worker-1"), "without a running maintenance, the last one is shown")
+	require.Equal(t, succeeds(t, "node", "status", "worker-1-kim.example.com"), succeeds(t, "node", "status", "worker-1"), "without a running maintenance, the last one is shown")
+	described := succeeds(t, "node", "describe", "worker-1")
+	require.Regexp(t, `(?m)^\S+T\S+ +start +`+actor()+` +replace a fan$`, described)
+	require.Regexp(t, `(?m)^\S+T\S+ +fail +`+actor()+` +no power$`, described)
+	require.Regexp(t, `(?m)^\S+T\S+ +done +`+actor()+`$`, described)
+	require.Contains(t, described, "\nworkflow node/spoke-1/default/worker-1-kim.example.com, run ")
+	require.Contains(t, described, "\nstarted by "+actor()+": replace a fan\n")
+	full := parsed[description](t, "node", "describe", "worker-1")
+	require.Equal(t, "NodeMaintenance", full.Workflow.Type)
+	require.Equal(t, "no power", full.Requests[slices.IndexFunc(full.Requests, func(r personRequest) bool { return r.Request == "fail" })].Reason)
+	require.Eventually(t, func() bool {
+		return drydock(t, "__complete", "node", "list", "--cluster", "").stdout == "spoke-1\n:4\n"
+	}, patience, tick, "the clusters are those of running work")
+	require.Contains(t, succeeds(t, "node", "list", "-l", "phase=Completed", "-o", "wide", "-n", "default"), "node/spoke-1/default/worker-1-kim.example.com")
+	require.Equal(t, "no node maintenances; start one with `drydock node maintain NODE --cluster CLUSTER`\n", succeeds(t, "node", "list", "-n", "nowhere", "-o", "table"))
+	require.Equal(t, "worker-1-kim.example.com", succeeds(t, "node", "list", "-l", "phase=Completed", "-o", "jsonpath={.items[0].name}"))
 	require.Contains(t, drydock(t, "node", "done", "worker-1").stderr, "error: the last maintenance of node worker-1 has already ended: maintenance default/")
 	require.Contains(t, succeeds(t, "node", "list"), "3 maintenances: 2 Cancelled, 1 Completed\n")
 	require.Equal(t, outcome{
@@ -96,6 +111,10 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	require.Equal(t, 1, queue.Queue[1].Rank)
 	require.Regexp(t, `^error: node worker-1 has several maintenances: name one of default/\S+ \(requestor \S+\), default/\S+ \(requestor \S+\)\n$`,
 		drydock(t, "node", "done", "worker-1").stderr)
+	// The maintenance that has the node is shown, and the one that waits for it.
+	both := succeeds(t, "node", "status", "worker-1")
+	require.Contains(t, both, "maintenance default/worker-1-kim.example.com for kim.example.com\nstarted by "+actor()+": replace a fan\n")
+	require.Regexp(t, `(?m)^OTHER MAINTENANCE +REQUESTOR +STATE +STARTED +ENDED +REASON\ndefault/second +lee.example.com +Pending +\S+T\S+`, both)
 	table := succeeds(t, "node", "list")
 	require.Regexp(t, `(?m)^spoke-1 +slot +worker-1 +default/worker-1-kim.example.com +kim.example.com +\S+ ago$`, table)
 	require.Regexp(t, `(?m)^spoke-1 +1 +worker-1 +default/second +lee.example.com +\S+ ago +NodeBusy: `, table)
@@ -178,10 +197,10 @@ func TestACancelExplainsItsEffectInEachPhase(t *testing.T) {
 		{"health checks", alone(maintenancev1.NodeHealthChecks), "", " is being cancelled unless its health checks have just ended; the node is returned to service"},
 		{"cleaning up", alone(maintenancev1.NodeCleaningUp), "", " is already cleaning up; cancel has no effect"},
 		{"completed", alone(maintenancev1.NodeCompleted), "", " is already cleaning up; cancel has no effect"},
-		{"one of two requestors", several(maintenancev1.NodeReady, maintenancev1.RequestorActive, maintenancev1.RequestorActive), "lee", ": lee leaves (others: kim)"},
+		{"one of two requestors", several(maintenancev1.NodeReady, maintenancev1.RequestorActive, maintenancev1.RequestorActive), "lee", ": lee leaves (needed by 1 of 2 requestors: kim)"},
 		{
 			"one of two requestors, which is done", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorActive), "",
-			": kim already no longer needs the node: nothing changes (others: lee)",
+			": kim already no longer needs the node: nothing changes; act for another with --requestor (needed by 1 of 2 requestors: lee)",
 		},
 		{"the last of two requestors", several(maintenancev1.NodeReady, maintenancev1.RequestorDone, maintenancev1.RequestorActive), "lee", " is being cancelled"},
 	}

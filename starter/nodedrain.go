@@ -40,7 +40,7 @@ emptyDir volumes block it. The exit status is 1 if a pod blocks the drain.`,
 	return cmd
 }
 
-// newNodeDrain is the former name of preview, which needs --dry-run, so that nobody expects it to drain the node.
+// newNodeDrain is the former name of preview, which needs --dry-run, so that a user does not expect it to drain the node.
 func newNodeDrain(c *cli) *cobra.Command {
 	cmd := newNodePreview(c)
 	cmd.Use, cmd.Hidden = "drain NODE --dry-run", true

@@ -82,9 +82,14 @@ func (n nodeSignal) effect(status maintenancev1.NodeMaintenanceStatus, who maint
 	}
 	name, result := cmp.Or(who.RequestorID, "its requestor"), n.resultOfOne
 	if hasLeft(who) {
-		result = "already no longer needs the node: nothing changes"
+		result = "already no longer needs the node: nothing changes; act for another with --requestor"
 	}
-	return fmt.Sprintf(": %s %s (others: %s)", name, result, others)
+	return fmt.Sprintf(": %s %s (%s)", name, result, neededBy(status, others))
+}
+
+// neededBy names and counts the other requestors that need the node.
+func neededBy(status maintenancev1.NodeMaintenanceStatus, others string) string {
+	return fmt.Sprintf("needed by %d of %s: %s", strings.Count(others, ", ")+1, plural(len(status.Requestors), "requestor"), others)
 }
 
 // newNodeSignal returns the command that sends a signal for one requestor of a maintenance.

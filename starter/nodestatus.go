@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
 	"k8s.io/apimachinery/pkg/util/duration"
@@ -24,6 +25,8 @@ type maintenanceStatus struct {
 	Object *temporal.Object `json:"object,omitempty"`
 	// QueuePosition is its position among the requests that wait for a slot; nil if it does not wait for one.
 	QueuePosition *queuePosition `json:"queuePosition,omitempty"`
+	// Others are the other maintenances of the node that Temporal retains, the newest first.
+	Others []workflowRow `json:"otherMaintenances,omitempty"`
 }
 
 // maintenanceRef names a maintenance.
@@ -40,6 +43,7 @@ func newNodeStatus(c *cli) *cobra.Command {
 		Use:   "status NAME|NODE",
 		Short: "Show the status of a maintenance, and what it waits for",
 		Long: `Show the status of a maintenance, and what it waits for. For a node without a running maintenance it shows the last one.
+The other maintenances of the node follow, of all requestors, also those that have ended.
 
 With --watch the command follows the maintenance until it ends: a live view on a terminal, otherwise one line per change (with -o json one
 status per line). It exits with status 0 only if the maintenance completed. With --for it exits with status 0 when the maintenance reaches
@@ -81,7 +85,19 @@ func (c *cli) maintenanceReport(ctx context.Context, s *server, target subject) 
 		return report{}, err
 	}
 	status, err := s.maintenanceStatus(ctx, target, execution)
+	if status.Metadata.Node != "" {
+		status.Others = s.otherMaintenances(ctx, status.Metadata)
+	}
 	return c.reportOf(status, target, err)
+}
+
+// otherMaintenances are the other maintenances of the node. They are an addition to a status, which is shown without them if Temporal does not list them.
+func (s *server) otherMaintenances(ctx context.Context, of maintenanceRef) []workflowRow {
+	rows, err := s.list(ctx, maintenancesOf(of.Cluster, of.Node, false))
+	if err != nil {
+		return nil
+	}
+	return slices.DeleteFunc(rows, func(row workflowRow) bool { return row.WorkflowID == of.WorkflowID })
 }
 
 // maintenanceStatus gets the status of a maintenance. With errFromResult the status is valid.
@@ -202,7 +218,26 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 	if len(status.States) > 0 {
 		lines = append(lines, "", s.states(now, style))
 	}
+	if len(s.Others) > 0 {
+		lines = append(lines, "", s.others(now, style))
+	}
 	return strings.Join(lines, "\n")
+}
+
+// othersShown is the number of other maintenances in the output for people.
+const othersShown = 10
+
+// others is the table of the other maintenances of the node.
+func (s maintenanceStatus) others(now time.Time, style frameStyle) string {
+	t := style.newTable("OTHER MAINTENANCE", "REQUESTOR", "STATE", "STARTED", "ENDED", "REASON")
+	for _, row := range s.Others[:min(len(s.Others), othersShown)] {
+		t.AppendRow(table.Row{row.Namespace + "/" + row.Name, row.Requestor, style.paint(row.phase()), stamp(row.StartedAt, now), stampOf(row.CompletedAt, now), row.Reason})
+	}
+	text := t.Render()
+	if rest := len(s.Others) - othersShown; rest > 0 {
+		text += fmt.Sprintf("\nand %d more", rest)
+	}
+	return text
 }
 
 // states is the table of states with the duration of each.

@@ -68,7 +68,7 @@ func invalidBudgets() []invalidCase {
 		},
 		{
 			name: "a time with a unit", text: budgets("agingSeconds: 1h"),
-			lines: []string{config + "agingSeconds: must be of type integer, not string"},
+			lines: []string{config + "agingSeconds: must be of type integer, not string: write 3600, in seconds"},
 		},
 		{
 			name: "a log level that does not exist", text: budgets("logLevel: warning"),

@@ -61,7 +61,7 @@ func invalidMaintenances() []invalidCase {
 		},
 		{
 			name: "a requestor that is a number", text: strings.Replace(request(""), "me.example.com", "42", 1),
-			lines: []string{nm + "requestorID: must be of type string, not integer"},
+			lines: []string{nm + "requestorID: must be of type string, not integer: write it in quotes"},
 		},
 		{
 			name: "an empty node name", text: strings.Replace(request(""), "nodeName: n1", "nodeName: ''", 1),
@@ -98,7 +98,7 @@ func invalidMaintenances() []invalidCase {
 		// Waiting for pods, and the drain.
 		{
 			name: "a cordon that is neither true nor false", text: request("cordon: sometimes"),
-			lines: []string{nm + "cordon: must be of type boolean, not string"},
+			lines: []string{nm + "cordon: must be of type boolean, not string: write true or false"},
 		},
 		{
 			name: "a wait with a negative limit", text: request("waitForPodCompletion: {timeoutSeconds: -5}"),
@@ -156,7 +156,7 @@ drainSpec: {podSelector: 'app=web,app=db', podOrder: [{podSelector: 'tier in (fr
 		},
 		{
 			name: "a drain with a time that has a unit", text: request("drainSpec: {timeoutSeconds: 5m}"),
-			lines: []string{nm + "drainSpec.timeoutSeconds: must be of type integer, not string"},
+			lines: []string{nm + "drainSpec.timeoutSeconds: must be of type integer, not string: write 300, in seconds"},
 		},
 		{
 			name: "a drain of half a second", text: request("drainSpec: {timeoutSeconds: 0.5}"),

@@ -99,7 +99,7 @@ metadata: {name: r, namespace: prod}
 			name: "text instead of a list", text: strings.Replace(rollout(""), "[c1]", "c1", 1),
 			lines: []string{cgu + "spec.clusters: must be of type array, not string"},
 		},
-		{name: "text instead of a boolean", text: rollout("enable: maybe"), lines: []string{cgu + "spec.enable: must be of type boolean, not string"}},
+		{name: "text instead of a boolean", text: rollout("enable: maybe"), lines: []string{cgu + "spec.enable: must be of type boolean, not string: write true or false"}},
 		{
 			name: "a concurrency of zero", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 0", 1),
 			lines: []string{cgu + "spec.remediationStrategy.maxConcurrency: Invalid value: 0: must be a number of at least 1 or a percentage from 1% to 100%"},
@@ -163,7 +163,7 @@ metadata: {name: r, namespace: prod}
 		{
 			name: "a broken rule and a wrong type are reported together", text: strings.Replace(rollout("enable: maybe"), "maxConcurrency: 1", "maxConcurrency: none", 1),
 			lines: []string{
-				cgu + "spec.enable: must be of type boolean, not string",
+				cgu + "spec.enable: must be of type boolean, not string: write true or false",
 				cgu + `spec.remediationStrategy.maxConcurrency: Invalid value: "none": must be a number of at least 1 or a percentage from 1% to 100%`,
 			}, cluster: []string{"spec.enable"},
 		},

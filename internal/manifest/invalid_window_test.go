@@ -118,6 +118,14 @@ func invalidWindows() []invalidCase {
 			},
 		},
 		{
+			name: "durations that are numbers", text: window(nightly + "duration: 300\ncutoff: 1.5\nnotify: [{url: 'https://a', leads: [60]}]"),
+			lines: []string{
+				w + "spec.cutoff: must be of type string, not number: it has no unit: write 1.5s for seconds, 1.5m for minutes or 1.5h for hours",
+				w + "spec.duration: must be of type string, not integer: it has no unit: write 300s for seconds, 300m for minutes or 300h for hours",
+				w + "spec.notify[0].leads[0]: must be of type string, not integer: it has no unit: write 60s for seconds, 60m for minutes or 60h for hours",
+			},
+		},
+		{
 			name: "a duration without a unit", text: window(nightly + "duration: '4'"),
 			lines: []string{w + `spec.duration: Invalid value: "4": ` + durationRule},
 		},

@@ -192,7 +192,7 @@ func (k *kinds) complete(object *unstructured.Unstructured) (client.Object, []Pr
 	if wrong != nil {
 		rules = kind.broken(rules)
 	}
-	problems = append(problems, clearest(wrongTypes(shape), problemsOf(shape), unknown, problemsOf(validateMeaning(typed)), problemsOf(rules))...)
+	problems = append(problems, clearest(advise(wrongTypes(shape), object.Object), problemsOf(shape), unknown, problemsOf(validateMeaning(typed)), problemsOf(rules))...)
 	problems = append(problems, validateJobTemplates(object.Object)...)
 	if wrong != nil && len(problems) == 0 {
 		problems = append(problems, *wrong)
