@@ -40,6 +40,9 @@ type Input struct {
 	Carried *State `json:"carried,omitempty"`
 }
 
+// Continues implements kit.Continued.
+func (in Input) Continues() bool { return in.Carried != nil }
+
 // State is the state of a run, which passes it to the next one.
 type State struct {
 	Status ranv1.ClusterUpgradeStatus `json:"status"`

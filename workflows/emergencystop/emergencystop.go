@@ -16,6 +16,9 @@ type Input struct {
 	Carried *Carried `json:"carried,omitempty"`
 }
 
+// Continues implements kit.Continued.
+func (in Input) Continues() bool { return in.Carried != nil }
+
 // Carried is the state that a run carries to the next one.
 type Carried struct {
 	State       emergency.State  `json:"state"`

@@ -38,6 +38,9 @@ type Input struct {
 	Written json.RawMessage
 }
 
+// Continues implements kit.Continued.
+func (in Input) Continues() bool { return in.Carried != nil }
+
 // UnmarshalJSON also keeps the object as written, so that a misspelled field is refused, not dropped.
 func (in *Input) UnmarshalJSON(text []byte) error {
 	type plain Input

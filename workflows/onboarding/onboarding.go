@@ -24,6 +24,9 @@ type Input struct {
 	Carried *Status `json:"carried,omitempty"`
 }
 
+// Continues implements kit.Continued.
+func (in Input) Continues() bool { return in.Carried != nil }
+
 const (
 	// maxRunning is the maximum number of clusters that are onboarded at the same time. The server blocks a run with too many children.
 	maxRunning = 250

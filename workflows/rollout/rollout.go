@@ -32,6 +32,9 @@ type Input struct {
 	PreviousRun *PreviousRun `json:"previousRun,omitempty"`
 }
 
+// Continues implements kit.Continued.
+func (in Input) Continues() bool { return in.PreviousRun != nil }
+
 // ClusterGroupUpgrade remediates a group of clusters: canaries first, then batch by batch, each batch with a time limit. It returns the
 // status of the rollout. If the rollout does not succeed, it returns a typed error with the status as details.
 func ClusterGroupUpgrade(ctx workflow.Context, in Input) (ranv1.ClusterGroupUpgradeStatus, error) {

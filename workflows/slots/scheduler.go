@@ -26,6 +26,9 @@ type SchedulerInput struct {
 	Carried *SchedulerCarried `json:"carried,omitempty"`
 }
 
+// Continues implements kit.Continued.
+func (in SchedulerInput) Continues() bool { return in.Carried != nil }
+
 // SchedulerCarried is the state that a run carries to the next one.
 type SchedulerCarried struct {
 	Slots scheduling.SlotState `json:"slots"`

@@ -25,6 +25,9 @@ type Input struct {
 	Carried *Status `json:"carried,omitempty"`
 }
 
+// Continues implements kit.Continued.
+func (in Input) Continues() bool { return in.Carried != nil }
+
 const (
 	// LateWriteLimit is how long an activity may still write after its workflow has closed: until its next heartbeat fails, or its attempt times out.
 	// A cleanup that started earlier could be undone by such a write, or return a node from which a drain still evicts pods.

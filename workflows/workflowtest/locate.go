@@ -140,6 +140,6 @@ func (c *MovingCluster) RefusedRounds(rounds int) func() bool {
 // WithMovingCluster adds the cluster to the world. After a day the workflow is cancelled.
 func (w *World) WithMovingCluster(c *MovingCluster) *World {
 	w.SimulateAfter(24*time.Hour, w.CancelWorkflow)
-	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, c}})
+	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &kit.FirstRun{}, c}})
 	return w
 }

@@ -20,6 +20,7 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
+	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/kit/kittest"
 	"drydock.dev/drydock/workflows/nodemaintenance"
 )
@@ -121,6 +122,9 @@ func (w *World) SimulateAfter(after time.Duration, event func()) {
 func (w *World) ExecuteWorkflow(run, in any) {
 	if m, ok := in.(nodemaintenance.Input); ok {
 		w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: temporal.NodeMaintenanceID(m.Cluster, m.Object.Namespace, m.Object.Name), TaskQueue: temporal.TaskQueue})
+	}
+	if continued, ok := in.(kit.Continued); ok && continued.Continues() {
+		w.SetContinuedExecutionRunID("previous-run")
 	}
 	w.SimulateSignals()
 	w.TestWorkflowEnvironment.ExecuteWorkflow(run, in)

@@ -17,7 +17,7 @@ import (
 // WorkerOptions returns the options of a worker for workflows of tests. The SDK hashes the test binary during the first workflow task. On a busy machine
 // that takes longer than the default deadlock timeout of one second.
 func WorkerOptions() worker.Options {
-	return worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}}}
+	return worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &kit.FirstRun{}}}
 }
 
 // Run runs body as a workflow and returns its result. It fails the test if body returns an error.

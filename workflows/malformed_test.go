@@ -1,0 +1,90 @@
+package workflows_test
+
+import (
+	"encoding/json"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	sdktemporal "go.temporal.io/sdk/temporal"
+	"go.temporal.io/sdk/testsuite"
+
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/clusterupgrade"
+	"drydock.dev/drydock/workflows/emergencystop"
+	"drydock.dev/drydock/workflows/harbor"
+	"drydock.dev/drydock/workflows/locks"
+	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/onboarding"
+	"drydock.dev/drydock/workflows/portal"
+	"drydock.dev/drydock/workflows/preflight"
+	"drydock.dev/drydock/workflows/rollout"
+	"drydock.dev/drydock/workflows/slots"
+	"drydock.dev/drydock/workflows/sweeper"
+	"drydock.dev/drydock/workflows/window"
+	"drydock.dev/drydock/workflows/workflowtest"
+)
+
+// started are the workflows that a client of Temporal may start.
+var started = []any{
+	rollout.ClusterGroupUpgrade, clusterupgrade.ClusterUpgrade, rollout.ClusterPreparation, nodemaintenance.NodeMaintenance, preflight.Preflight, locks.WorkloadLockController,
+	sweeper.Sweeper, slots.MaintenanceScheduler, harbor.HarborCluster, onboarding.Onboarding, window.MaintenanceWindow, window.WindowNotification, portal.StatusPortal,
+	emergencystop.EmergencyStop,
+}
+
+// signals and updates are those that any workflow listens to.
+var (
+	signals = []string{
+		temporal.SignalAnnounce, temporal.SignalAnnouncement, temporal.SignalClusterProgress, temporal.SignalDone, temporal.SignalEnable, temporal.SignalFail, temporal.SignalHeld,
+		temporal.SignalHold, temporal.SignalMoved, temporal.SignalNodeProgress, temporal.SignalNodeUpdate, temporal.SignalObject, temporal.SignalObserved, temporal.SignalPause,
+		temporal.SignalPreparationProgress, temporal.SignalRecover, temporal.SignalResume, temporal.SignalResync, temporal.SignalSlotRequests, temporal.SignalSlotResponse,
+		temporal.SignalSlotReturn, temporal.SignalSubscribeHolds, temporal.SignalSubscribeWindow, temporal.SignalUnsubscribeHolds, temporal.SignalUnsubscribeWindow,
+		temporal.SignalWake, temporal.SignalWindow, temporal.SignalCancel,
+	}
+	updates = []string{
+		temporal.UpdateApply, temporal.UpdateApprove, temporal.UpdateCancel, temporal.UpdateCancelMaintenance, temporal.UpdateDeclare, temporal.UpdateDefine, temporal.UpdateEdit,
+		temporal.UpdateEnd, temporal.UpdateExtend, temporal.UpdateHold, temporal.UpdateJoin, temporal.UpdateOverride, temporal.UpdateRelease, temporal.UpdateRetry, temporal.UpdateDelete,
+	}
+)
+
+// Whatever JSON a client starts a workflow with, and signals it: a panic would block the workflow for ever, because Temporal retries its task.
+func FuzzNoInputMakesAWorkflowPanic(f *testing.F) {
+	for _, in := range []string{
+		`{}`, `null`, `[]`, `"x"`, `7`,
+		`{"object":{"metadata":{"name":"x"},"spec":{}}}`,
+		`{"object":{"metadata":{"name":"x","namespace":"y"},"spec":{"action":{"type":"job"},"drainSpec":null,"nodeName":""}},"cluster":"c"}`,
+		`{"object":{"spec":{"nodeMaintenance":{},"clusters":["a","a",""],"remediationStrategy":{"maxConcurrency":-1,"timeout":-5,"canaries":["z"]}}},"startedBy":"ann"}`,
+		`{"object":{"spec":{"managedPolicies":["p"],"clusters":["a"],"remediationStrategy":{"maxConcurrency":1}},"status":{"clusters":[{"batch":-7}]}},"previousRun":{}}`,
+		`{"cluster":"c","carried":{}}`, `{"cluster":"c","carried":{"findings":[{}],"state":{},"queue":[{}],"status":{}}}`,
+		`{"retry":{}}`, `{"retry":null,"previousRun":{"status":{},"phase":"batches","nextBatch":-1}}`, `{"previousRun":{"phase":"batches","nextBatch":99,"startedBatch":{}}}`,
+		`{"window":{}}`, `{"object":{"spec":{"schedule":{"rrule":"FREQ=SECONDLY","duration":"1ns"}}}}`, `{"name":"main","carried":{"components":[{}],"maintenances":[{}]}}`,
+		`{"state":{"number":-1,"holds":[{}]},"subscribers":[{}]}`, `{"object":null,"source":{},"policies":null}`,
+	} {
+		for kind := range started {
+			f.Add(uint8(kind), in)
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, in string) {
+		if !json.Valid([]byte(in)) {
+			return // the data converter refuses it
+		}
+		w := workflowtest.NewWorld(t)
+		w.RegisterAs("started", started[int(kind)%len(started)])
+		w.SetWorkflowRunTimeout(24 * time.Hour) // not all end when they are cancelled
+		for i, signal := range signals {
+			w.SimulateAfter(time.Duration(i+1)*time.Second, func() { w.SignalWorkflow(signal, json.RawMessage(in)) })
+		}
+		for i, update := range updates {
+			w.SimulateAfter(time.Minute+time.Duration(i)*time.Second, func() {
+				w.UpdateWorkflow(update, "", &testsuite.TestUpdateCallback{
+					OnAccept: func() {}, OnReject: func(error) {}, OnComplete: func(any, error) {},
+				}, json.RawMessage(in))
+			})
+		}
+		w.SimulateAfter(time.Hour, w.CancelWorkflow)
+		w.ExecuteWorkflow("started", json.RawMessage(in))
+		panicked, ok := errors.AsType[*sdktemporal.PanicError](w.GetWorkflowError())
+		require.False(t, ok, "workflow %d with %s: %v", int(kind)%len(started), in, panicked)
+	})
+}
