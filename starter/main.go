@@ -48,11 +48,11 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, plugin bool, a
 	// Only an input file can have several problems; each gets its own line.
 	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
 		for _, problem := range invalid {
-			fmt.Fprintln(streams.ErrOut, "error:", problem)
+			fmt.Fprintln(streams.ErrOut, "error:", visible(problem.String()))
 		}
 		return exitUsage
 	}
-	message := strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(temporal.PlainText(c.called(err.Error()))))
+	message := visible(strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(temporal.PlainText(c.called(err.Error())))))
 	wrong, isUsage := errors.AsType[usageError](err)
 	switch {
 	case errors.Is(err, errPrinted):

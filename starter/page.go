@@ -60,8 +60,9 @@ func (c *cli) printPage(people func(*page)) error {
 // continued indents the rest of a wrapped line.
 const continued = "  "
 
-// wrap breaks lines that are longer than the width between words.
+// wrap makes a block of text visible, and breaks lines that are longer than the width between words.
 func (s frameStyle) wrap(block string) string {
+	block = visible(block)
 	if s.width <= 0 {
 		return block
 	}

@@ -105,7 +105,7 @@ func (v *documentsView) tick()      {}
 
 func (v *documentsView) note(message string) {
 	if message != "" {
-		fmt.Fprintln(v.cli.ErrOut, message)
+		fmt.Fprintln(v.cli.ErrOut, visible(message))
 	}
 }
 
@@ -157,7 +157,7 @@ func (v *linesView) say(line statusLine) error {
 	}
 	v.printed[line.about] = line.text
 	now := v.cli.now()
-	_, err := fmt.Fprintf(v.cli.Out, "%s  %s\n", clock(now, now), line.text)
+	_, err := fmt.Fprintf(v.cli.Out, "%s  %s\n", clock(now, now), visible(line.text))
 	return err
 }
 
