@@ -79,6 +79,7 @@ func (c *cli) addHoldFlags(cmd *cobra.Command, work func(context.Context, *serve
 		return work(ctx, s, request)
 	})
 	cmd.Flags().StringSliceVar(&request.Clusters, "cluster", nil, "name of the cluster in the worker's configuration; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("cluster", c.completeClusters)
 	cmd.Flags().BoolVar(&request.All, "all", false, "all clusters, including future ones")
 	addReasonFlag(cmd, &request.Reason)
 	c.addOutputFlag(cmd)

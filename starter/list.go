@@ -135,7 +135,11 @@ func (l listing) frame(now time.Time, style frameStyle) string {
 	}
 	t := style.newTable(append(slices.Clone(l.kind.header), wide("WORKFLOW ID"), wide("STARTED AT"))...)
 	for _, row := range items {
-		t.AppendRow(append(l.kind.row(row, now), row.WorkflowID, stamp(row.StartedAt, now)))
+		cells := l.kind.row(row, now)
+		if i := slices.Index(cells, any(row.phase())); i >= 0 {
+			cells[i] = style.paint(row.phase())
+		}
+		t.AppendRow(append(cells, row.WorkflowID, stamp(row.StartedAt, now)))
 	}
 	text := t.Render()
 	if rest := len(l.Items) - len(items); rest > 0 {

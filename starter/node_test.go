@@ -120,7 +120,12 @@ func (s *stage) showsTheQueue(t *testing.T) {
 	require.Regexp(t, `(?m)^spoke-1 +1 +worker-1 +default/second +lee.example.com +\S+ ago +NodeBusy: `, table)
 	require.Contains(t, succeeds(t, "doctor"), "1 node under maintenance, 1 waiting")
 
+	watch := begin(t, "node", "list", "--watch")
+	watch.prints(t, "maintenance default/second in cluster spoke-1: Pending")
 	succeeds(t, "node", "cancel", "second")
+	watch.prints(t, "maintenance default/second in cluster spoke-1: Cancelled")
+	watch.stop()
+	require.Equal(t, exitDone, watch.end(t).status, "an interrupted watch of a list is no failure")
 	awaitOutput(t, func(l maintenanceListing) bool { return len(l.Queues) == 1 && len(l.Queues[0].Queue) == 1 }, "node", "list")
 	awaitOutput(t, func(l maintenanceListing) bool { return len(l.Items) == 1 }, "node", "list", "--running")
 	require.Contains(t, drydock(t, "node", "cancel", "second").stderr, "has already ended (Cancelled), so cancel has no effect")

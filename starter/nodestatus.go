@@ -177,10 +177,10 @@ func failureText(failure *maintenancev1.Failure) string {
 
 func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 	status := s.Status
-	lines := []string{strings.Join([]string{
+	lines := []string{style.headline([]string{
 		fmt.Sprintf("node %s in cluster %s", s.Metadata.Node, s.Metadata.Cluster), style.paint(string(status.State)),
 		fmt.Sprintf("maintenance %s/%s for %s", s.Metadata.Namespace, s.Metadata.Name, s.Metadata.Requestor),
-	}, "   ")}
+	})}
 	if s.Object != nil {
 		lines = append(lines, sourceLine(s.Object, status.State.Over(), "delete it when the work is done, or to cancel"))
 	}

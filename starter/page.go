@@ -60,7 +60,26 @@ func (c *cli) printPage(people func(*page)) error {
 // continued indents the rest of a wrapped line.
 const continued = "  "
 
-// wrap makes a block of text visible, and breaks lines that are longer than the width between words.
+// gap divides the columns of a table, and the parts of a headline.
+const gap = "   "
+
+// headline joins the parts of a headline, on as many lines as they need.
+func (s frameStyle) headline(parts []string) string {
+	line, lines := "", ""
+	for _, part := range parts {
+		switch {
+		case line == "":
+			line = part
+		case s.width > 0 && text.LongestLineLen(line+gap+part) > s.width:
+			lines, line = lines+line+"\n", continued+part
+		default:
+			line += gap + part
+		}
+	}
+	return lines + line
+}
+
+// wrap makes a block of text visible, and breaks sentences that are longer than the width between words. It leaves tables alone.
 func (s frameStyle) wrap(block string) string {
 	block = visible(block)
 	if s.width <= 0 {
@@ -69,7 +88,7 @@ func (s frameStyle) wrap(block string) string {
 	var wrapped strings.Builder
 	for line := range strings.Lines(block) {
 		content := strings.TrimRight(line, "\n")
-		if text.StringWidthWithoutEscSequences(content) > s.width {
+		if text.LongestLineLen(content) > s.width && !strings.Contains(content, gap) {
 			content = text.WrapSoft(content, max(s.width-len(continued), 1))
 			rows := strings.Split(content, "\n")
 			for i := range rows {
@@ -117,7 +136,7 @@ func (s frameStyle) newTable(header ...any) *grid {
 	g := &grid{Writer: table.NewWriter(), style: s}
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", "   "
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", gap
 	g.SetStyle(style)
 	g.SuppressTrailingSpaces()
 	for i, title := range header {
@@ -145,21 +164,23 @@ func (g *grid) AppendRow(row table.Row, _ ...table.RowConfig) {
 	g.Writer.AppendRow(row)
 }
 
-// narrowest is the width below which a column is not wrapped.
-const narrowest = 16
+// narrowest is the smallest width of a wrapped column.
+const narrowest = 20
 
-// Render draws the table. If it is wider than the terminal, the widest columns are wrapped between words.
+// Render draws the table. If it is wider than the terminal, the widest columns with sentences are wrapped between words. Names are never broken: a
+// table that does not fit without that is left to the terminal.
 func (g *grid) Render() string {
 	g.SetColumnConfigs(g.columns)
-	rendered := g.Writer.Render()
+	whole := g.Writer.Render()
+	fitted := whole
 	for limits := map[int]int{}; ; {
-		over := text.LongestLineLen(rendered) - g.style.width
+		over := text.LongestLineLen(fitted) - g.style.width
 		if g.style.width <= 0 || over <= 0 {
-			return rendered
+			return fitted
 		}
 		column, width := g.widest(limits)
 		if width <= narrowest {
-			return rendered // the terminal is too narrow
+			return whole
 		}
 		limits[column] = max(width-over, narrowest)
 		configs := append([]table.ColumnConfig{}, g.columns...)
@@ -167,18 +188,19 @@ func (g *grid) Render() string {
 			configs = append(configs, table.ColumnConfig{Number: number, WidthMax: limit, WidthMaxEnforcer: text.WrapSoft})
 		}
 		g.SetColumnConfigs(configs)
-		rendered = g.Writer.Render()
+		fitted = g.Writer.Render()
 	}
 }
 
-// widest returns the column with the longest cell, as it is limited already.
+// widest returns the column with the longest sentence, as it is limited already.
 func (g *grid) widest(limits map[int]int) (column, width int) {
 	for _, row := range g.rows {
 		for i, cell := range row {
-			if g.hidden(i + 1) {
+			content := fmt.Sprint(cell)
+			if g.hidden(i+1) || !strings.Contains(content, " ") {
 				continue
 			}
-			length := text.LongestLineLen(fmt.Sprint(cell))
+			length := text.LongestLineLen(content)
 			if limit := cmp.Or(limits[i+1], length); min(length, limit) > width {
 				column, width = i+1, min(length, limit)
 			}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -42,6 +43,19 @@ func TestATableHasItsWideColumnsAndHeadersOnDemand(t *testing.T) {
 	require.Contains(t, longTable(frameStyle{bare: true}), "spoke-1")
 }
 
+func TestATableThatCannotFitIsLeftWhole(t *testing.T) {
+	style := frameStyle{width: 30}
+	whole := longTable(frameStyle{})
+	require.Equal(t, whole, longTable(style), "no name is broken")
+	require.Equal(t, whole, style.wrap(whole), "and its columns stay")
+}
+
+func TestAHeadlineTakesTheLinesThatItNeeds(t *testing.T) {
+	parts := []string{"rollout prod/november", "Running", "batch 2 of 3 (times out in 14m)", "started 3m ago"}
+	require.Equal(t, "rollout prod/november   Running   batch 2 of 3 (times out in 14m)   started 3m ago", frameStyle{}.headline(parts))
+	require.Equal(t, "rollout prod/november   Running\n  batch 2 of 3 (times out in 14m)   started 3m ago", frameStyle{width: 50}.headline(parts))
+}
+
 func TestALongLineIsWrappedBetweenWords(t *testing.T) {
 	block := "short\nwaiting: " + longReason + "\n\nlast\n"
 	wrapped := frameStyle{width: 80}.wrap(block)
@@ -72,6 +86,25 @@ func TestColoursNeedATerminalAndRespectNoColor(t *testing.T) {
 	require.False(t, coloured(true))
 }
 
+func TestAListHasItsRowsInTheStyleOfTheOutput(t *testing.T) {
+	isolate(t)
+	kind := &listKind{
+		word: "thing", none: "no things", noneRunning: "nothing is running", header: []any{"NAME", "STATE"},
+		row: func(row workflowRow, _ time.Time) table.Row { return table.Row{row.Name, row.phase()} },
+	}
+	started := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
+	row := workflowRow{Row: observe.Row{Ref: observe.RefOf("portal/main", "run"), Execution: "Completed", Phase: "Failed", StartedAt: started}}
+	list := newListing(kind, []workflowRow{row}, false)
+	require.Equal(t, "NAME   STATE\nmain   Failed\n1 thing: 1 Completed", list.frame(started, frameStyle{}))
+	require.Equal(t, "main   Failed", list.frame(started, frameStyle{bare: true}))
+	require.Equal(t, "NAME   STATE    WORKFLOW ID   STARTED AT\nmain   Failed   portal/main   2026-11-20T12:00:00Z\n1 thing: 1 Completed", list.frame(started, frameStyle{wide: true}))
+	require.Contains(t, list.frame(started, frameStyle{colours: true}), "\x1b[31mFailed\x1b[0m")
+	require.Equal(t, "no things", newListing(kind, nil, false).frame(started, frameStyle{}))
+	require.Equal(t, "nothing is running", newListing(kind, nil, true).frame(started, frameStyle{}))
+	many := newListing(kind, slices.Repeat([]workflowRow{row}, 100), false)
+	require.Contains(t, many.frame(started, frameStyle{height: 24}), "\nand 88 more\n", "a live view cannot scroll")
+}
+
 func TestAListSelectsByTheLabelsOfItsRows(t *testing.T) {
 	isolate(t)
 	got := drydock(t, "node", "list", "-l", "cluster in (")
@@ -86,4 +119,17 @@ func TestAListSelectsByTheLabelsOfItsRows(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, matches, parsed.Matches(row.labels()), selector)
 	}
+}
+
+func TestTheStatusOfARolloutFitsTheTerminalAndKeepsEveryWord(t *testing.T) {
+	whole := atNoon().frame(noon, frameStyle{})
+	for _, width := range []int{60, 80} {
+		style := frameStyle{width: width}
+		fitted := style.wrap(atNoon().frame(noon, style))
+		require.LessOrEqual(t, text.LongestLineLen(fitted), width, fitted)
+		for word := range strings.FieldsSeq(whole) {
+			require.Contains(t, fitted, word)
+		}
+	}
+	require.Greater(t, text.LongestLineLen(whole), 80, "a pipe gets whole lines")
 }

@@ -111,7 +111,7 @@ func (s rolloutStatus) headline(now time.Time, style frameStyle) string {
 	case run.StartedAt != nil:
 		parts = append(parts, "started "+age(now, run.StartedAt.Time)+" ago"+timesOut(run.Deadline, now))
 	}
-	return strings.Join(parts, "   ")
+	return style.headline(parts)
 }
 
 // batches is the number of batches; a partial status has no plan.

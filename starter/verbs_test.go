@@ -5,8 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // eachCommand calls visit for every command that can run.
@@ -149,5 +151,33 @@ func TestAFormatIsATemplateOfTheFieldsOfJSON(t *testing.T) {
 		require.Equal(t, exitUsage, got.status, format)
 		require.Contains(t, got.stderr, problem)
 		require.Empty(t, got.stdout)
+	}
+}
+
+func TestTheExitStatusOfAStatusIsThatOfTheRollout(t *testing.T) {
+	target := rolloutSubject("prod", "november")
+	running := atNoon()
+	require.NoError(t, running.failure(target), "it has not ended")
+	ended := atNoon()
+	ended.Status.Status.CompletedAt = new(metav1.NewTime(noon))
+	ended.Status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionTrue, Reason: ranv1.ReasonCompleted}}
+	require.NoError(t, ended.failure(target))
+	ended.Status.Conditions[0].Status, ended.Status.Conditions[0].Reason, ended.Status.Conditions[0].Message = metav1.ConditionFalse, ranv1.ReasonTimedOut, "1 cluster timed out"
+	ended.Status.Counts.TimedOut = 1
+	require.EqualError(t, ended.failure(target), "rollout prod/november did not succeed (TimedOut): 1 cluster timed out; "+
+		"retry the clusters that failed or timed out: `drydock upgrade retry prod/november`")
+}
+
+func TestEveryVerbThatChangesSomethingTakesAReason(t *testing.T) {
+	for _, path := range []string{
+		"upgrade start", "upgrade apply", "upgrade enable", "upgrade pause", "upgrade resume", "upgrade cancel", "upgrade approve", "upgrade edit", "upgrade retry",
+		"node maintain", "node done", "node fail", "node recover", "node cancel", "node join", "lock controller start", "lock controller cancel",
+		"window create", "window apply", "window edit", "window extend", "window end", "window cancel", "window delete", "window override",
+		"portal apply", "portal cancel", "portal delete", "harbor apply", "harbor delete", "harbor cancel",
+		"onboarding start", "onboarding stop", "onboarding retry", "hold", "release",
+	} {
+		cmd, _, err := newRoot(&cli{}).Find(strings.Fields(path))
+		require.NoError(t, err)
+		require.NotNil(t, cmd.Flags().Lookup("reason"), "drydock %s", path)
 	}
 }
