@@ -35,6 +35,9 @@ type registry struct {
 	known     harbor.Known
 	// order has the parts in the order in which they were applied.
 	order []harbor.Part
+	// written is the last written status. announced counts the conditions that the writes made True or False, by the reason of their Event.
+	written   goharborv1.HarborClusterStatus
+	announced map[string]int
 }
 
 // newRegistry applies the HarborCluster of a file, after changes to its text, to the bare cluster with simulated operators.
@@ -89,7 +92,10 @@ func (r *registry) await() harbor.Plan {
 		r.known.Applied[part.Part] = applied
 	}
 	if due.Outdated {
-		require.NoError(r.t, r.harbor().WriteHarborStatus(ctx, WriteStatusInput{Ref: r.ref, Status: due.Status}))
+		for range 2 { // a repeated write changes nothing, and records no other Events
+			require.NoError(r.t, r.harbor().WriteHarborStatus(ctx, WriteStatusInput{Ref: r.ref, Status: due.Status}))
+		}
+		r.count(due.Status)
 		now := time.Now()
 		r.known.StatusWritten = &now
 	}
@@ -99,6 +105,32 @@ func (r *registry) await() harbor.Plan {
 		r.known.FinalizerWritten = &now
 	}
 	return due
+}
+
+// count counts the transitions of a written status.
+func (r *registry) count(status goharborv1.HarborClusterStatus) {
+	if r.announced == nil {
+		r.announced = map[string]int{}
+	}
+	for _, now := range status.Conditions {
+		reason := map[metav1.ConditionStatus]string{metav1.ConditionTrue: string(now.Type), metav1.ConditionFalse: strings.TrimSuffix(string(now.Type), "Ready") + "NotReady"}[now.Status]
+		if reason != "" && now.Status != harbor.ConditionOf(r.written, now.Type).Status {
+			r.announced[reason]++
+		}
+	}
+	r.written = status
+}
+
+// requireEvents compares the Events of the HarborCluster with the transitions of its status.
+func (r *registry) requireEvents() {
+	r.t.Helper()
+	events, err := r.cluster.Clientset.CoreV1().Events(r.ref.Namespace).List(r.t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.uid=" + string(r.ref.UID)})
+	require.NoError(r.t, err)
+	recorded := map[string]int{}
+	for _, event := range events.Items {
+		recorded[event.Reason] += int(event.Count)
+	}
+	require.Equal(r.t, r.announced, recorded)
 }
 
 // until executes due work until the status satisfies the condition.

@@ -59,6 +59,8 @@ func harborConditions(t *testing.T, simulated *operators.Operators) {
 	storageRows(r)
 	serviceRows(r)
 	configurationRows(r)
+	require.Greater(t, r.announced["DatabaseNotReady"], 3, "the transitions are repeated")
+	r.requireEvents()
 }
 
 func databaseRows(r *registry) {

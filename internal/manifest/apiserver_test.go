@@ -45,17 +45,36 @@ func TestAClusterAndTheOfflineCheckRefuseTheSameObjects(t *testing.T) {
 			require.Equal(t, test.fieldsNamedByCluster(), fieldsNamedIn(t, err))
 		})
 	}
-	t.Run("the requestor and the node of a request cannot be changed", func(t *testing.T) {
-		objects, err := manifest.Parse("f", []byte(request("cordon: true")))
+	create := func(t *testing.T, name, spec string) *unstructured.Unstructured {
+		objects, err := manifest.Parse("f", []byte(request(spec)))
 		require.NoError(t, err)
 		maintenance := objects[0]
 		maintenance.SetNamespace(metav1.NamespaceDefault)
+		maintenance.SetName(name)
 		require.NoError(t, cluster.client.Create(t.Context(), maintenance))
-		change := func(value any, path ...string) error {
-			changed := maintenance.DeepCopy()
+		return maintenance
+	}
+	changeOf := func(t *testing.T, maintenance *unstructured.Unstructured, value any, path ...string) error {
+		changed := maintenance.DeepCopy()
+		unstructured.RemoveNestedField(changed.Object, path...)
+		if value != nil {
 			require.NoError(t, unstructured.SetNestedField(changed.Object, value, path...))
-			return cluster.client.Update(t.Context(), changed, client.DryRunAll)
 		}
+		return cluster.client.Update(t.Context(), changed, client.DryRunAll)
+	}
+	t.Run("the release in the lock requests of a request cannot be changed", func(t *testing.T) {
+		with, without := create(t, "with-release", "lockRelease: \"25.1\""), create(t, "without-release", "cordon: true")
+		require.NoError(t, changeOf(t, with, "25.1", "spec", "lockRelease"))
+		for _, err := range []error{
+			changeOf(t, with, "25.2", "spec", "lockRelease"), changeOf(t, with, nil, "spec", "lockRelease"), changeOf(t, without, "25.1", "spec", "lockRelease"),
+		} {
+			require.ErrorContains(t, err, "spec.lockRelease: Invalid value")
+			require.ErrorContains(t, err, "cannot be changed: ask with another NodeMaintenance")
+		}
+	})
+	t.Run("the requestor and the node of a request cannot be changed", func(t *testing.T) {
+		maintenance := create(t, "fixed", "cordon: true")
+		change := func(value any, path ...string) error { return changeOf(t, maintenance, value, path...) }
 		require.NoError(t, change(false, "spec", "cordon"))
 		for _, name := range []string{"requestorID", "nodeName"} {
 			err := change("other", "spec", name)
