@@ -84,6 +84,8 @@ type requests[T kubeclient.Object] struct {
 	// identify returns the id of the workflow of the object with this name, which may no longer exist; "": there is none. By default, the workflow has
 	// the name of the object.
 	identify func(context.Context, types.NamespacedName) (string, error)
+	// pace limits the signals for each object.
+	pace pace
 }
 
 // newRequests returns a reconciler of a kind.
@@ -166,6 +168,7 @@ func (r *requests[T]) Reconcile(ctx context.Context, request reconcile.Request) 
 	cached := r.new()
 	switch err := r.cluster.Cache.Get(ctx, request.NamespacedName, cached); {
 	case apierrors.IsNotFound(err):
+		r.pace.forget(request.NamespacedName)
 		return r.endIfGone(ctx, id, last)
 	case err != nil:
 		return reconcile.Result{}, err
@@ -177,6 +180,9 @@ func (r *requests[T]) Reconcile(ctx context.Context, request reconcile.Request) 
 	}
 	switch deleted := object.GetDeletionTimestamp() != nil; {
 	case last.running && last.isFor(of):
+		if wait := r.pace.take(request.NamespacedName, time.Now()); wait > 0 && !deleted {
+			return reconcile.Result{RequeueAfter: wait}, nil
+		}
 		return r.signal(ctx, id, r.of.request(object))
 	case deleted && r.standing && !last.running && controllerutil.ContainsFinalizer(object, r.finalizer):
 		current, err := (&objects.Activities{Clusters: r.clusters}).ReadRequest(ctx, of) // the cache may be behind

@@ -220,7 +220,7 @@ func TestTheClientsOfTheNodeOperatorShareANode(t *testing.T) {
 	deployTenants(t, spoke, 2*workers)
 	gpu, network := newOperatorClient(t, spoke, "nvidia.gpu.operator", "worker-1"), newOperatorClient(t, spoke, "nvidia.network.operator", "worker-1")
 	filter := "nvidia.com/gpu-*"
-	gpu.request(&publishedWait{}, &publishedDrain{
+	gpu.request(&publishedWait{PodSelector: "drydock.dev/test=none"}, &publishedDrain{
 		Force: true, PodSelector: "nvidia.com/gpu-driver-upgrade-drain.skip!=true", TimeoutSecond: 300, DeleteEmptyDir: true,
 		PodEvictionFilters: []publishedFilter{{ByResourceNameRegex: &filter}},
 	})
