@@ -57,7 +57,30 @@ func (s *server) examineWorkers(ctx context.Context) finding {
 			}
 		}
 	}
-	return well(check, fmt.Sprintf("%s on task queue %s", plural(len(identities), "worker"), temporal.TaskQueue))
+	return workersFinding(check, slices.Sorted(maps.Keys(identities)))
+}
+
+// workersFinding says how many workers there are, and how many of them run controllers. Which kinds these leave to other operators is a finding of each cluster.
+func workersFinding(check string, identities []string) finding {
+	objects, annotations := 0, 0
+	for _, identity := range identities {
+		of, ofNodes := temporal.HasControllers(identity)
+		if of {
+			objects++
+		}
+		if ofNodes {
+			annotations++
+		}
+	}
+	detail := fmt.Sprintf("%s on task queue %s", plural(len(identities), "worker"), temporal.TaskQueue)
+	if objects == 0 {
+		return warning(check, detail+"; none runs controllers, so objects in the clusters start nothing", "start drydock-worker with --controllers, unless work is only started with drydock")
+	}
+	detail += fmt.Sprintf(", %d with controllers for objects", objects)
+	if annotations > 0 {
+		detail += fmt.Sprintf(", %d for annotations of nodes", annotations)
+	}
+	return well(check, detail)
 }
 
 // versionOf is the deployment version of a worker; nil without versioning.

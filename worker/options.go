@@ -202,6 +202,7 @@ func (o *options) versioned() bool { return o.deployment != "" && o.buildID != "
 
 func (o *options) workerOptions(onFatalError func(error)) worker.Options {
 	settings := worker.Options{
+		Identity:                               temporal.WorkerIdentity(o.controllers, o.nodeAnnotations),
 		MaxConcurrentActivityExecutionSize:     o.activities,
 		MaxConcurrentWorkflowTaskExecutionSize: o.workflowTasks,
 		MaxConcurrentActivityTaskPollers:       o.activityPollers,
