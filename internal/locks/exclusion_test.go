@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -383,4 +384,29 @@ func TestARecordedPermitIsKeptUntilItsRequestEndsOrMayNotBeServed(t *testing.T) 
 		require.Equal(t, []string{"n1"}, w.inactive())
 		require.True(t, of(decision, "n2").EndsPermit)
 	})
+}
+
+// Each change of the inactive lock concerns only the nodes that come next.
+func TestManyWaitingNodesAreNotWrittenAgainWhenTheTurnMovesOn(t *testing.T) {
+	var names []string
+	for i := range 100 {
+		names = append(names, fmt.Sprintf("n%03d", i))
+	}
+	w := newWorld(t, names...)
+	w.settle()
+	for _, name := range names {
+		w.request(name)
+	}
+	w.settle()
+	require.Equal(t, "waits for n000 (at most 1 inactive at once)", w.lock("n001").Status.ErrorMessage)
+	require.Equal(t, "waits for nodes that were requested earlier (at most 1 inactive at once)", w.lock("n099").Status.ErrorMessage)
+	w.withdraw("n000")
+	var written []string
+	for _, change := range w.settle().Changes() {
+		if change.Kind == locks.NodeLockKind {
+			written = append(written, change.Node)
+		}
+	}
+	require.Equal(t, []string{"n000", "n001", "n002"}, written)
+	require.Equal(t, "waits for n001 (at most 1 inactive at once)", w.lock("n002").Status.ErrorMessage)
 }

@@ -216,7 +216,7 @@ func (a *application) grant() {
 			out = append(out, n.name)
 			continue
 		}
-		a.queue(n, out)
+		a.queue(n, out, len(a.waiting) < a.maxInactiveNodes())
 		a.waiting = append(a.waiting, n.name)
 	}
 }
@@ -229,8 +229,8 @@ func (n *node) releaseReason() Reason {
 	return PodReady
 }
 
-// queue holds a node that must wait for others.
-func (a *application) queue(n *node, out []string) {
+// queue holds a node that must wait for others. Only the next nodes name those: the locks of all others would be written again with each change.
+func (a *application) queue(n *node, out []string, next bool) {
 	if markedFailed(n) {
 		n.decided.be(lcmv1.LockFailed, MaxInactiveNodes, n.decided.Message)
 		return
@@ -238,7 +238,10 @@ func (a *application) queue(n *node, out []string) {
 	const named = 3
 	slices.Sort(out)
 	first := strings.Join(out[:min(named, len(out))], ", ")
-	if len(out) > named {
+	switch {
+	case !next:
+		first = "nodes that were requested earlier"
+	case len(out) > named:
 		first += fmt.Sprintf(" and %d more", len(out)-named)
 	}
 	n.decided.be(lcmv1.LockActive, MaxInactiveNodes, fmt.Sprintf("waits for %s (at most %d inactive at once)", first, a.maxInactiveNodes()))
