@@ -147,7 +147,7 @@ func (f *Fleet) setUp(ctx context.Context) error {
 	group.Go(func() error { return f.Hub.Apply(ctx, rbacDir+"/hub.yaml") })
 	for _, spoke := range f.Spokes {
 		group.Go(func() error {
-			return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml", rbacDir+"/preparation.yaml")
+			return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml", rbacDir+"/preparation.yaml", rbacDir+"/node-annotations.yaml")
 		})
 	}
 	group.Go(func() error { return f.Run(ctx, io.Discard, "setup") })
@@ -259,7 +259,9 @@ func (f *Fleet) AddWorker() (*devstack.Process, error) {
 	health := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.Add(devstack.Program{
 		Name: name, Path: filepath.Join(f.bin, "drydock-worker"), ReadyURL: "http://" + health + "/readyz",
-		Args: []string{"--clusters", f.clustersFile, "--address", f.Temporal.Address, "--health-address", health, "--backup-image", "registry.example.com/backup:1.0"},
+		Args: []string{
+			"--clusters", f.clustersFile, "--address", f.Temporal.Address, "--health-address", health, "--backup-image", "registry.example.com/backup:1.0", "--node-annotations",
+		},
 	})
 }
 
