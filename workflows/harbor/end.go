@@ -55,7 +55,7 @@ func (h *harborCluster) apply(ctx workflow.Context, r ApplyRequest) (result harb
 		h.cancel()
 	}
 	if err == nil && r.Reason != "" {
-		h.record.note("applied" + kit.ActorSuffix(temporal.SignalRequest{Actor: r.Actor, Reason: r.Reason}))
+		h.record.applied(temporal.SignalRequest{Actor: r.Actor, Reason: r.Reason})
 	}
 	return result, err
 }

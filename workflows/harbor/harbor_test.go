@@ -160,14 +160,16 @@ func TestAHarborClusterIsAppliedChangedAndDeletedByUpdates(t *testing.T) {
 	object := *h.Object
 	h.Object = nil
 	var made, wrong, changed, deleted *string
-	h.RegisterDelayedCallback(func() { made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: object}) }, 0)
+	h.RegisterDelayedCallback(func() {
+		made = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Actor: "ann", Reason: "new site", Object: object})
+	}, 0)
 	h.RegisterDelayedCallback(func() {
 		other := *object.DeepCopy()
 		other.Name = "other"
 		wrong = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: other})
 		other = *object.DeepCopy()
 		other.Spec.Version = "2.6.0"
-		changed = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Object: other})
+		changed = answerTo(h, temporal.UpdateApply, harborworkflow.ApplyRequest{Actor: "bob", Reason: "CVE-2026-1", Object: other})
 	}, time.Minute)
 	h.RegisterDelayedCallback(func() { deleted = answerTo(h, temporal.UpdateDelete, temporal.SignalRequest{Actor: "ann"}) }, time.Hour)
 	h.ExecuteWorkflow(harborworkflow.HarborCluster, workflowtest.HarborInput())
@@ -180,7 +182,7 @@ func TestAHarborClusterIsAppliedChangedAndDeletedByUpdates(t *testing.T) {
 	require.ElementsMatch(t, []harbor.Part{harbor.PartDatabase, harbor.PartCache, harbor.PartStorage}, h.Removed[1:])
 	require.False(t, h.HasFinalizer)
 	require.Equal(t, harborworkflow.Deleted, status.State)
-	require.Equal(t, []string{"deleted by ann", "its resources are removed; data policy: Retain"}, status.Notes)
+	require.Equal(t, []string{"applied by bob: CVE-2026-1", "deleted by ann", "its resources are removed; data policy: Retain"}, status.Notes)
 }
 
 func TestAHeldClusterIsNotChangedAndTheStatusShowsTheHold(t *testing.T) {

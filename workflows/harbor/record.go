@@ -1,6 +1,7 @@
 package harbor
 
 import (
+	"slices"
 	"strings"
 
 	"go.temporal.io/sdk/log"
@@ -99,6 +100,16 @@ func (r *record) note(note string) {
 	r.log.Info("Harbor note", "message", note)
 	r.status.Notes = append(r.status.Notes, note)
 	r.show()
+}
+
+// appliedLimit is the maximum length in bytes of the note about an apply.
+const appliedLimit = 500
+
+// applied notes why the object was last applied.
+func (r *record) applied(by temporal.SignalRequest) {
+	const note = "applied"
+	r.status.Notes = slices.DeleteFunc(r.status.Notes, func(earlier string) bool { return strings.HasPrefix(earlier, note+" by ") })
+	r.note(temporal.Cut(note+kit.ActorSuffix(by), appliedLimit))
 }
 
 // phase is the value of the search attribute: the status of a managed Harbor, otherwise the state of the workflow.

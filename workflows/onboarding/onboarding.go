@@ -28,6 +28,8 @@ type Input struct {
 func (in Input) Continues() bool { return in.Carried != nil }
 
 const (
+	// messageLimit is the maximum length of the message of a status, in bytes.
+	messageLimit = 500
 	// maxRunning is the maximum number of clusters that are onboarded at the same time. The server blocks a run with too many children.
 	maxRunning = 250
 	// gatherEnds is how long the workflow gathers ends of rollouts before it restarts the watch with the new state.
@@ -63,7 +65,7 @@ type Retry struct {
 func (o *onboarding) retry(_ workflow.Context, r Retry) error {
 	o.record.settled(r.Clusters)
 	if r.Reason != "" {
-		o.record.status.Message = "retried" + kit.ActorSuffix(temporal.SignalRequest{Actor: r.Actor, Reason: r.Reason})
+		o.record.status.Message = temporal.Cut("retried"+kit.ActorSuffix(temporal.SignalRequest{Actor: r.Actor, Reason: r.Reason}), messageLimit)
 	}
 	o.outdated = true
 	return nil

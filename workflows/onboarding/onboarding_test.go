@@ -173,10 +173,13 @@ func TestAFailedClusterIsOnboardedAgainOnRequest(t *testing.T) {
 				OnAccept:   func() {},
 				OnReject:   func(err error) { refused = append(refused, err) },
 				OnComplete: func(_ any, err error) { require.NoError(t, err) },
-			}, onboarding.Retry{Actor: "ann", Clusters: clusters})
+			}, onboarding.Retry{Actor: "ann", Reason: "the link is back", Clusters: clusters})
 		}
 	}, time.Hour)
+	var message string
+	h.RegisterDelayedCallback(func() { message = workflowtest.StatusOf[onboarding.Status](h.World).Message }, 90*time.Minute)
 	status := h.Onboard(2 * time.Hour)
+	require.Equal(t, "retried by ann: the link is back", message)
 	require.Equal(t, 2, status.Onboarded)
 	require.Empty(t, status.Clusters)
 	require.Len(t, h.Started, 3)

@@ -51,11 +51,12 @@ func TestAnOmittedDefaultIsNoChange(t *testing.T) {
 				longer.Spec.RemediationStrategy.Timeout = 300
 				var edited *workflowtest.UpdateResult
 				w.RegisterDelayedCallback(func() {
-					edited = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: longer.Spec})
+					edited = w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Reason: "large clusters", Spec: longer.Spec})
 				}, moment.edited)
 				w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalEnable, nil) }, time.Hour)
 				w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
-				workflowtest.RequireResult[workflowtest.GroupStatus](w)
+				ended := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+				require.Contains(t, ended.Notes, "edited by bob: large clusters")
 				require.NoError(t, edited.Rejected)
 				require.NoError(t, edited.Err)
 				require.Equal(t, rolloutworkflow.EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
