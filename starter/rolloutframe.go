@@ -227,6 +227,9 @@ func nowText(cluster ranv1.ClusterStatus, now time.Time, told string) string {
 	if cluster.Reason != "" || cluster.Message != "" {
 		parts = append(parts, reasonFor(cluster.Reason, cluster.Message, cluster.Since, now))
 	}
+	if len(parts) == 0 && cluster.State == ranv1.ClusterRunning {
+		parts = append(parts, "starting")
+	}
 	parts = append(parts, lockTexts(cluster)...)
 	if cluster.Held != nil && cluster.Reason != emergency.Reason(*cluster.Held) {
 		parts = append(parts, "held"+cluster.Held.ByWhom())

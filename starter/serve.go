@@ -20,11 +20,11 @@ import (
 
 // serveFlags are the flags of the status page.
 type serveFlags struct {
-	portal, listen, webUI, tokenFile string
-	certFile, keyFile                string
-	portalOnly, plainTextToken       bool
-	hosts                            []string
-	streams, streamsPerAddress       int
+	portal, title, listen, webUI, tokenFile string
+	certFile, keyFile                       string
+	portalOnly, plainTextToken              bool
+	hosts                                   []string
+	streams, streamsPerAddress              int
 }
 
 func newServe(c *cli) *cobra.Command {
@@ -41,6 +41,7 @@ They are read-only unless --token-file gives a token, whose bearers may announce
 		RunE: c.verb(func(ctx context.Context, _ []string) error { return c.serve(ctx, flags) }),
 	}
 	cmd.Flags().StringVar(&flags.portal, "portal", "main", "name of the portal to show")
+	cmd.Flags().StringVar(&flags.title, "title", "", "title of the page, e.g. \"Status of Example Ltd.\" (default: the name of the portal)")
 	cmd.Flags().BoolVar(&flags.portalOnly, "portal-only", false, "show only the portal, without rollouts and node maintenances")
 	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8090", "address to serve on; everyone who can reach it can read")
 	cmd.Flags().StringVar(&flags.webUI, "temporal-ui", "", "address of Temporal's Web UI, for links to workflows, e.g. http://localhost:8233 (default: no links)")
@@ -70,7 +71,7 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	}
 	defer s.Close()
 	server, err := statuspage.New(statuspage.Options{
-		Temporal: s, Namespace: s.namespace, Portal: flags.portal, PortalOnly: flags.portalOnly, WebUI: flags.webUI, Token: token, Hosts: flags.hosts, Streams: flags.streams,
+		Temporal: s, Namespace: s.namespace, Portal: flags.portal, Title: flags.title, PortalOnly: flags.portalOnly, WebUI: flags.webUI, Token: token, Hosts: flags.hosts, Streams: flags.streams,
 		StreamsPerAddress: flags.streamsPerAddress, TLS: certificates, Version: programVersion(), Log: slog.New(slog.NewTextHandler(c.ErrOut, nil)),
 	})
 	if err != nil {

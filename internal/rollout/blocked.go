@@ -74,6 +74,25 @@ func DeepestWait(status *ranv1.ClusterGroupUpgradeStatus) *drydockv1.Wait {
 	return wait
 }
 
+// ReasonPaused: a cluster starts nothing new while its rollout is paused.
+const ReasonPaused = "Paused"
+
+// Resumed returns the clusters without the reason of a pause that has ended. Clusters report their reasons some seconds late.
+func Resumed(clusters []ranv1.ClusterStatus, paused bool) []ranv1.ClusterStatus {
+	if paused || !slices.ContainsFunc(clusters, waitsForResume) {
+		return clusters
+	}
+	clusters = slices.Clone(clusters)
+	for i := range clusters {
+		if c := &clusters[i]; waitsForResume(*c) {
+			c.Reason, c.Message, c.Since, c.Until = "", "", nil, nil
+		}
+	}
+	return clusters
+}
+
+func waitsForResume(c ranv1.ClusterStatus) bool { return !c.State.Over() && c.Reason == ReasonPaused }
+
 // States of a rollout for people, beside those of its last condition.
 const (
 	StateBlocked            = "Blocked"

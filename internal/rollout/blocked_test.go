@@ -86,3 +86,12 @@ func TestTheStateOfARolloutIsInPlainWords(t *testing.T) {
 	require.Equal(t, rollout.StateBlocked, rollout.State(brief, ranv1.ReasonInProgress, later))
 	require.Equal(t, rollout.StateRunning, rollout.State(brief, ranv1.ReasonInProgress, time.Time{}))
 }
+
+func TestAResumedRolloutShowsNoPausedClusters(t *testing.T) {
+	paused := ranv1.ClusterStatus{Name: "a", State: ranv1.ClusterRunning, Step: "worker-1: Draining", Reason: rollout.ReasonPaused, Message: "paused", Since: &metav1.Time{}}
+	blocked := ranv1.ClusterStatus{Name: "b", State: ranv1.ClusterRunning, Reason: "DisruptionBudget"}
+	clusters := []ranv1.ClusterStatus{paused, blocked}
+	require.Equal(t, clusters, rollout.Resumed(clusters, true))
+	require.Equal(t, []ranv1.ClusterStatus{{Name: "a", State: ranv1.ClusterRunning, Step: "worker-1: Draining"}, blocked}, rollout.Resumed(clusters, false))
+	require.Equal(t, rollout.ReasonPaused, clusters[0].Reason, "the status itself stays")
+}

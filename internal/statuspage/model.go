@@ -68,6 +68,8 @@ type componentModel struct {
 	Pill     pill
 	Runs     []run
 	DaysText string
+	// Uptime is e.g. "99.95% uptime"; empty: nothing is known.
+	Uptime string
 	// Reasons are the titles of the maintenances that override the declared status.
 	Reasons []string
 }
@@ -80,7 +82,7 @@ func groupsOf(v *View) []groupModel {
 	}
 	var groups []groupModel
 	for _, c := range v.components() {
-		model := componentModel{ComponentView: c, Pill: statusPill(c.Status), Runs: runsOf(c.Days), DaysText: daysText(c.Days)}
+		model := componentModel{ComponentView: c, Pill: statusPill(c.Status), Runs: runsOf(c.Days), DaysText: daysText(c.Days), Uptime: uptimeText(c.Days)}
 		for _, name := range c.Because {
 			model.Reasons = append(model.Reasons, cmp.Or(titles[name], name))
 		}
@@ -294,7 +296,7 @@ func newCluster(c ranv1.ClusterStatus, v *View, requestor string, over bool) clu
 	if c.Nodes.Total > 0 {
 		model.NodeText = fmt.Sprintf("%d of %s done", c.Nodes.Done, plural(int(c.Nodes.Total), "node"))
 	}
-	parts := []string{strings.TrimSuffix(c.Reason+": "+c.Message, ": ")}
+	parts := []string{strings.TrimSuffix(rollout.Words(c.Reason)+": "+c.Message, ": ")}
 	if c.Step != "" && !c.State.Over() {
 		parts = []string{c.Step, parts[0]}
 	}

@@ -2,6 +2,7 @@ package statuspage
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/sha256"
 	"embed"
 	"encoding/hex"
@@ -42,8 +43,9 @@ type section struct {
 // page is the content of a path.
 type page struct {
 	// Status is that of HTTP.
-	Status   int
-	Title    string
+	Status int
+	Title  string
+	// Portal is the title of the portal.
 	Portal   string
 	Home     bool
 	Sections []section
@@ -63,7 +65,9 @@ func (p page) consistsOf(had map[string]string) bool {
 type pages struct {
 	templates *template.Template
 	portal    string
-	ui        webUI
+	// title is shown instead of the name of the portal.
+	title string
+	ui    webUI
 	// newest returns the newest view.
 	newest func() *View
 
@@ -72,11 +76,12 @@ type pages struct {
 	rendered map[string]page
 }
 
-func newPages(portal string, ui webUI) (*pages, error) {
+func newPages(portal, title string, ui webUI) (*pages, error) {
 	templates, err := template.New("").Funcs(template.FuncMap{
 		"machine": func(at time.Time) string { return at.UTC().Format(time.RFC3339) },
 		"people":  func(at time.Time) string { return at.UTC().Format("2 Jan 2006, 15:04 UTC") },
 		"words":   rollout.Words,
+		"code":    codeIn,
 		"list":    func(items []string) string { return strings.Join(items, ", ") },
 		"external": func(link string) bool {
 			return strings.HasPrefix(link, "https://") || strings.HasPrefix(link, "http://")
@@ -85,7 +90,7 @@ func newPages(portal string, ui webUI) (*pages, error) {
 	if err != nil {
 		return nil, fmt.Errorf("templates of the status page: %w", err)
 	}
-	return &pages{templates: templates, portal: portal, ui: ui, rendered: map[string]page{}}, nil
+	return &pages{templates: templates, portal: portal, title: cmp.Or(title, portal), ui: ui, rendered: map[string]page{}}, nil
 }
 
 // page returns the page of a path in a view, or a page for a missing path.
@@ -130,7 +135,7 @@ func (p *pages) render(path string, v *View) (page, error) {
 	case err != nil:
 		return page{}, err
 	}
-	made := page{Status: status, Title: title, Portal: p.portal, Home: path == "/"}
+	made := page{Status: status, Title: title, Portal: p.title, Home: path == "/"}
 	for _, part := range parts {
 		var html bytes.Buffer
 		if err := p.templates.ExecuteTemplate(&html, part.template, part.model); err != nil {
@@ -203,8 +208,9 @@ func (p *pages) overview(v *View) []part {
 	}
 	return []part{
 		{"summary", "summary", newSummary(v)},
+		{"holds", "holds", v.Holds},
 		{"current", "current", maintenancesOf(v, sreportalv1.PhaseInProgress)},
-		{"components", "components", componentsModel{p.portal, groupsOf(v), v.unread()}},
+		{"components", "components", componentsModel{p.portal, groupsOf(v), v.unread(), legend()}},
 		{"upcoming", "upcoming", maintenancesOf(v, sreportalv1.PhaseUpcoming)},
 		{"problems", "problems", v.problems()},
 		{"upgrades", "upgrades", upgradesModel{upgrades, over, v.MoreUpgrades}},
@@ -217,6 +223,7 @@ type componentsModel struct {
 	Portal string
 	Groups []groupModel
 	Unread bool
+	Legend []pill
 }
 
 // upgradesModel lists rollouts; More counts running ones left out.

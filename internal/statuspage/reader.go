@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
 	"go.temporal.io/sdk/client"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -131,11 +134,28 @@ func signal(about chan<- struct{}) {
 	}
 }
 
-// followHolds follows the emergency stop, which every new rollout and maintenance subscribes to.
+// followHolds follows the emergency stop, and shows its holds. Every new rollout and maintenance subscribes to it.
 func (r *Reader) followHolds(ctx context.Context) {
-	r.keepFollowing(ctx, temporal.EmergencyStopID, func(bool) {}, func(context.Context) error {
+	show := func(holds []drydockv1.Hold) {
+		r.publish(func(v *View) bool {
+			changed := !slices.EqualFunc(v.Holds, holds, drydockv1.Hold.Same)
+			v.Holds = holds
+			return changed
+		})
+	}
+	present := func(open bool) {
+		if !open {
+			show(nil)
+		}
+	}
+	r.keepFollowing(ctx, temporal.EmergencyStopID, present, func(ctx context.Context) error {
 		signal(r.newWork)
-		return nil
+		var state emergency.State
+		err := observe.Status(ctx, r.temporal, temporal.EmergencyStopID, "", &state)
+		if err == nil {
+			show(state.Holds)
+		}
+		return err
 	})
 }
 

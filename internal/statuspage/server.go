@@ -30,6 +30,8 @@ type Options struct {
 	Temporal client.Client
 	// Namespace is the Temporal namespace, Portal the name of the portal to show.
 	Namespace, Portal string
+	// Title is shown instead of the name of the portal; empty: the name.
+	Title string
 	// PortalOnly leaves out rollouts and nodes, which belong to no portal.
 	PortalOnly bool
 	// WebUI is the address of Temporal's Web UI; empty for no links.
@@ -74,7 +76,7 @@ func New(options Options) (*Server, error) {
 	if options.StreamsPerAddress == 0 {
 		options.StreamsPerAddress = DefaultStreamsPerAddress
 	}
-	pages, err := newPages(options.Portal, webUI{options.WebUI, options.Namespace})
+	pages, err := newPages(options.Portal, options.Title, webUI{options.WebUI, options.Namespace})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
@@ -28,6 +29,8 @@ type View struct {
 	Nodes    []Node
 	// MoreUpgrades and MoreNodes count the running ones that are left out.
 	MoreUpgrades, MoreNodes int
+	// Holds of the emergency stop.
+	Holds []drydockv1.Hold
 	// AsOf is when the view was last current.
 	AsOf time.Time
 	// Trouble is why the view may be stale; nil if it is current.

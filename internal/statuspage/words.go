@@ -2,6 +2,7 @@ package statuspage
 
 import (
 	"fmt"
+	"html/template"
 	"strings"
 	"time"
 
@@ -206,6 +207,49 @@ func unreadWords(known, running bool) string {
 		return "Not read yet"
 	}
 	return "Progress unknown"
+}
+
+// codeIn marks the parts of a text between backticks, which are commands and names, as code.
+func codeIn(text string) template.HTML {
+	parts := strings.Split(text, "`")
+	var marked strings.Builder
+	for i, part := range parts {
+		part = template.HTMLEscapeString(part)
+		switch {
+		case i%2 == 0:
+			marked.WriteString(part)
+		case i == len(parts)-1: // there is no closing one
+			marked.WriteString("`" + part)
+		default:
+			marked.WriteString("<code>" + part + "</code>")
+		}
+	}
+	return template.HTML(marked.String()) //nolint:gosec // every part was escaped
+}
+
+// uptimeText is the share of the known time without an outage, e.g. "99.95% uptime"; empty: nothing is known.
+func uptimeText(days []portal.Day) string {
+	known, out := int64(0), int64(0)
+	for _, day := range days {
+		known += day.KnownSeconds
+		out += day.StatusSeconds[sreportalv1.StatusPartialOutage] + day.StatusSeconds[sreportalv1.StatusMajorOutage]
+	}
+	if known == 0 {
+		return ""
+	}
+	hundredths := (known - out) * 10000 / known // rounded down: an outage never shows as 100%
+	return strings.TrimSuffix(strings.TrimSuffix(fmt.Sprintf("%d.%02d", hundredths/100, hundredths%100), "0"), ".0") + "% uptime"
+}
+
+// legend has the tones of the bars of days with their words.
+func legend() []pill {
+	found := []pill{}
+	for _, status := range []sreportalv1.ServiceStatus{
+		sreportalv1.StatusOperational, sreportalv1.StatusMaintenance, sreportalv1.StatusDegraded, sreportalv1.StatusPartialOutage, sreportalv1.StatusMajorOutage,
+	} {
+		found = append(found, statusPill(status))
+	}
+	return append(found, pill{"blank", "Not known"})
 }
 
 func plural(n int, word string) string {

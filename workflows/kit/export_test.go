@@ -7,6 +7,7 @@ const (
 	HurriedAtMost    = maxUrgentReports
 	OutageRound      = outageRound
 	ProgressInterval = progressInterval
+	QuickInterval    = quickInterval
 	ProgressSteps    = progressSteps
 )
 

@@ -11,8 +11,12 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
-// progressInterval is the minimum time between progress messages to a parent, and from the start of a child to its first message.
-const progressInterval = 5 * time.Second
+// progressInterval is the minimum time between progress messages to a parent, and from the start of a child to its first message. Children with few
+// siblings report sooner, after quickInterval: people watch them.
+const (
+	progressInterval = 5 * time.Second
+	quickInterval    = time.Second
+)
 
 // progressSteps is the ratio of the longest interval to the first. Both grow with the number of siblings, so that many children do not overload their
 // parent with messages.
@@ -25,7 +29,7 @@ const progressBudget = 4000
 // ProgressLimit returns the longest interval between the messages of one child. With it, all siblings stay within the budget of messages for that
 // runtime. The parent receives every change within this interval.
 func ProgressLimit(siblings int, runtime time.Duration) time.Duration {
-	return max(progressInterval, time.Duration(siblings)*runtime/progressBudget)
+	return max(quickInterval, time.Duration(siblings)*runtime/progressBudget)
 }
 
 // Progress reports changes to a parent workflow. It coalesces changes. The interval grows by a quarter with each message, up to the limit. Siblings that
@@ -55,8 +59,12 @@ func BecameUrgent(before, now *drydockv1.Wait) bool {
 
 // Report sends the current state to the parent after changes, until ctx is cancelled. Run it in its own coroutine.
 func (p *Progress) Report(ctx workflow.Context, parent, signal string, limit time.Duration, current func() any) {
-	interval := max(limit/progressSteps, progressInterval)
-	pause := progressInterval + time.Duration(spread(ctx)*float64(interval-progressInterval))
+	first := progressInterval
+	if limit < progressInterval {
+		first = quickInterval
+	}
+	interval := max(limit/progressSteps, first)
+	pause := first + time.Duration(spread(ctx)*float64(interval-first))
 	for {
 		gathering, stop := workflow.WithCancel(ctx)
 		timer := workflow.NewTimerWithOptions(gathering, pause, workflow.TimerOptions{Summary: "gather changes for the parent"})
@@ -71,7 +79,7 @@ func (p *Progress) Report(ctx workflow.Context, parent, signal string, limit tim
 		// The error means that the parent has ended and needs no report.
 		_ = workflow.SignalExternalWorkflow(ctx, parent, "", signal, current()).Get(ctx, nil)
 		pause = interval
-		interval = min(interval+interval/4, max(limit, progressInterval))
+		interval = min(interval+interval/4, max(limit, first))
 	}
 }
 

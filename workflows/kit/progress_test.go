@@ -38,7 +38,7 @@ func TestSiblingsThatStartTogetherReportAtDifferentTimes(t *testing.T) {
 }
 
 func TestAChildWithFewSiblingsReportsSoon(t *testing.T) {
-	require.Equal(t, kit.ProgressInterval, firstReport(t, "node/spoke/default/one", kit.ProgressLimit(1, clusterupgrade.NodeReportingTime)))
+	require.Equal(t, kit.QuickInterval, firstReport(t, "node/spoke/default/one", kit.ProgressLimit(1, clusterupgrade.NodeReportingTime)))
 }
 
 // firstReport returns the time from the start of a child to its first report.

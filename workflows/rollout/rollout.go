@@ -149,7 +149,7 @@ func (g *groupUpgrade) registerQueries(ctx workflow.Context) error {
 
 func (g *groupUpgrade) queryStatus(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 	status, err := rollout.Page(g.status, rollout.Part(request))
-	status.Wait = rollout.DeepestWait(&g.status)
+	status.Wait, status.Clusters = rollout.DeepestWait(&g.status), rollout.Resumed(status.Clusters, status.Paused)
 	return g.withHolds(status), err
 }
 

@@ -4,7 +4,9 @@
   const maxSilence = 40000; // the server sends an event every 15 seconds
   const retryInterval = 5000;
   const relative = new Intl.RelativeTimeFormat("en", { numeric: "always" });
-  const moments = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "short" });
+  const moments = new Intl.DateTimeFormat(undefined, {
+    day: "numeric", month: "short", year: "numeric", hour: "2-digit", minute: "2-digit", timeZoneName: "short",
+  });
   let source, lastEvent = Date.now(), disconnected = false;
 
   // fromNow returns the distance of an instant, in the largest unit in which it is at least one.

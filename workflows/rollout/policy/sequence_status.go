@@ -3,12 +3,13 @@ package policy
 import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/rollout"
 )
 
 // Reasons of running clusters.
 const (
 	reasonSoaking = "Soaking"
-	ReasonPaused  = "Paused" // a held cluster has emergency.ReasonHeld
+	ReasonPaused  = rollout.ReasonPaused // a held cluster has emergency.ReasonHeld
 	reasonPending = "Pending"
 )
 
