@@ -212,7 +212,7 @@ func (o *options) workerOptions(onFatalError func(error)) worker.Options {
 		MaxHeartbeatThrottleInterval:     2 * time.Second,
 		DefaultHeartbeatThrottleInterval: 2 * time.Second,
 		DisableWorkflowWorker:            o.cluster != "",
-		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.WorkerShutdown{}, &temporal.Lease{}, &kit.SignalOrder{}, &kit.FirstRun{}},
+		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.WorkerShutdown{}, &temporal.Lease{}, &temporal.Forbidden{}, &kit.SignalOrder{}, &kit.FirstRun{}},
 		OnFatalError:                     onFatalError,
 	}
 	if o.versioned() {
