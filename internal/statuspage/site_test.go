@@ -37,7 +37,7 @@ func TestPagesShowTheCurrentState(t *testing.T) {
 			`href="/nodes/spoke-2/worker-3"`, "cluster spoke-2, for november.prod.cgu", "End unknown: spoke-2 is blocked: budget shop/web allows 0 of 3.",
 		}},
 		{"a rollout has its batches", "/upgrades/prod/november", []string{
-			"Batch 1", "Batch 2", "in progress", "worker-3: Draining; DisruptionBudget: budget shop/web allows 0 of 3", "1 of 4 nodes done",
+			"Batch 1", "Batch 2", "in progress", "worker-3: Draining; Disruption budget: budget shop/web allows 0 of 3", "1 of 4 nodes done",
 			`href="http://127.0.0.1:8233/namespaces/default/workflows/cgu%2Fprod%2Fnovember/run-1/timeline"`,
 		}},
 		{"a node has its timeline and its blockers", "/nodes/spoke-2/worker-3", []string{

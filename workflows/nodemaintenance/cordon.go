@@ -104,6 +104,10 @@ func (m *nodeMaintenance) recordUncordoned(err error) {
 	m.state.Node.Cordoned = No
 	if !temporal.Final(err) || temporal.ErrorType(err) == temporal.ErrHeld {
 		m.state.Node.Cordoned = Maybe
+		return
+	}
+	if states := m.state.Status.States; m.state.outcomeOf(err) == outcomeFailed && len(states) > 0 && states[len(states)-1].State == maintenancev1.NodeCordon {
+		m.state.Status.States = states[:len(states)-1] // it was never cordoned
 	}
 }
 

@@ -33,6 +33,7 @@ func TestThePreflightIsReportedBeforeTheCordon(t *testing.T) {
 
 	status := workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrPodsNotEvictable)
 	require.Equal(t, []string{"its drain would wait"}, status.Notes, "the latest check replaces an earlier one")
+	require.NotContains(t, workflowtest.States(status), maintenancev1.NodeCordon, "it was never cordoned")
 	require.Equal(t, workflowtest.RequestorMaintenance().Object.Spec.DrainSpec, w.Inputs["Cordon"][0].(node.CordonInput).Preflight.Drain)
 	require.NotContains(t, w.Called(), "AwaitPodCompletion")
 	require.Contains(t, w.Called(), "ReturnNode")
