@@ -6,13 +6,17 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
+
+	"drydock.dev/drydock/internal/observe"
 )
 
 // outcome is the result of a command line.
@@ -30,11 +34,20 @@ func drydock(t *testing.T, args ...string) outcome {
 // drydockWith runs a command line with a standard input.
 func drydockWith(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
-	var stdout, stderr bytes.Buffer
-	streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &stdout, ErrOut: &stderr}
-	status := run(t.Context(), streams, false, args)
-	return outcome{status, stdout.String(), stderr.String()}
+	for attempt := 1; ; attempt++ {
+		var stdout, stderr bytes.Buffer
+		streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &stdout, ErrOut: &stderr}
+		got := outcome{status: run(t.Context(), streams, false, args)}
+		got.stdout, got.stderr = stdout.String(), stderr.String()
+		late := strings.HasPrefix(got.stderr, "error: get the status of ") && strings.Contains(got.stderr, observe.ErrNoWorker.Error())
+		if !late || !workerRuns.Load() || attempt == 20 {
+			return got
+		}
+	}
 }
+
+// workerRuns: a worker is running, so that a command whose query it does not answer in time is repeated. A query changes nothing.
+var workerRuns atomic.Bool
 
 // succeeds runs a command line that must end with status 0 and without output on stderr, and returns its output.
 func succeeds(t *testing.T, args ...string) string {
@@ -62,6 +75,16 @@ func awaitOutput[T any](t *testing.T, wanted func(T) bool, args ...string) T {
 		return got.status == exitDone && json.Unmarshal([]byte(got.stdout), &object) == nil && wanted(object)
 	}, patience, tick, "drydock %v: %+v", args, &object)
 	return object
+}
+
+// prints runs a command line until its output matches.
+func prints(t *testing.T, expression string, args ...string) {
+	t.Helper()
+	pattern, printed := regexp.MustCompile(expression), ""
+	require.Eventually(t, func() bool {
+		printed = drydock(t, args...).stdout
+		return pattern.MatchString(printed)
+	}, patience, tick, "drydock %v prints no %s: %s", args, expression, &printed)
 }
 
 // running is a running command line.

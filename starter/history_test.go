@@ -56,7 +56,9 @@ func TestARunWithAHubObjectIsListedOnce(t *testing.T) {
 
 // listsRuns uses rollout changed of an earlier step, which failed and was retried.
 func (s *stage) listsRuns(t *testing.T) {
-	runs := awaitOutput(t, func(h rolloutHistory) bool { return len(h.Runs) == 2 }, "upgrade", "history", "prod/changed").Runs
+	runs := awaitOutput(t, func(h rolloutHistory) bool {
+		return len(h.Runs) == 2 && h.Runs[0].EndedAt != nil && h.Runs[1].EndedAt != nil
+	}, "upgrade", "history", "prod/changed").Runs
 	first, retry := runs[0], runs[1]
 	require.Equal(t, ranv1.ReasonFailed, first.Outcome)
 	require.Equal(t, "Failed on 1 of 2 clusters; failed: spoke-2", first.Message)
@@ -78,14 +80,12 @@ func (s *stage) listsRuns(t *testing.T) {
 
 	startRollout(t, "ended")
 	reaches(t, "ended", clustersRunning)
-	atWork := parsed[rolloutHistory](t, "upgrade", "history", "prod/ended").Runs
-	require.Len(t, atWork, 1)
+	atWork := awaitOutput(t, func(h rolloutHistory) bool { return len(h.Runs) == 1 && h.Runs[0].Outcome == ranv1.ReasonInProgress }, "upgrade", "history", "prod/ended").Runs
 	require.Nil(t, atWork[0].EndedAt)
-	require.Equal(t, ranv1.ReasonInProgress, atWork[0].Outcome)
 	require.NoError(t, s.client.TerminateWorkflow(t.Context(), "cgu/prod/ended", "", "wrong fleet"))
-	terminated := parsed[rolloutHistory](t, "upgrade", "history", "prod/ended").Runs
-	require.Len(t, terminated, 1)
-	require.Equal(t, "Terminated", terminated[0].Outcome)
+	terminated := awaitOutput(t, func(h rolloutHistory) bool {
+		return len(h.Runs) == 1 && h.Runs[0].Outcome == "Terminated" && h.Runs[0].Clusters != nil
+	}, "upgrade", "history", "prod/ended").Runs
 	require.Regexp(t, `^terminated by .+: wrong fleet$`, terminated[0].Message)
 	require.Equal(t, int32(1), terminated[0].Clusters.Running, "a worker answers the query")
 	for _, watch := range []string{"--watch=false", "--watch"} {

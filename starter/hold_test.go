@@ -181,6 +181,6 @@ func (s *stage) holdsUnderLoad(t *testing.T) {
 	})
 	subscribers := heldIs(t, only("cluster/spoke-1")).Subscribers
 	succeeds(t, "upgrade", "cancel", "prod/flooded")
-	heldIs(t, func(s holdStatus) bool { return s.Subscribers == subscribers-1 }) // a closed rollout unsubscribes
+	heldIs(t, func(s holdStatus) bool { return s.Subscribers < subscribers }) // a closed rollout unsubscribes
 	succeeds(t, "release", "--cluster", "spoke-1")
 }

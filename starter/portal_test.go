@@ -102,7 +102,8 @@ spec:
 	shop := file(t, "shop.yaml", shopText(opens))
 	applied := drydock(t, "portal", "apply", "-f", shop, "--reason", "grand opening")
 	require.Equal(t, exitDone, applied.status)
-	require.Equal(t, "component web added\ncomponent db added\nmaintenance switches added\nportal main: operational; see `drydock portal status main`\n", applied.stdout)
+	// On a slow machine, the window has opened.
+	require.Regexp(t, "^component web added\ncomponent db added\nmaintenance switches added\nportal main: (operational|maintenance|degraded); see `drydock portal status main`\n$", applied.stdout)
 	require.Equal(t, "warning: portal main: maintenance switches: spec.components: the portal does not have rack yet\n", applied.stderr)
 	watch.prints(t, "component web is maintenance because of prod/night/"+opens.UTC().Format(zulu))
 	watch.prints(t, "component db is degraded because of switches")
@@ -136,7 +137,7 @@ spec:
 	succeeds(t, "portal", "delete", "main", "--component", "api", "--maintenance", "switches")
 	require.Len(t, parsed[portal.View](t, "portal", "status", "portal/main").Components, 1)
 	require.Contains(t, succeeds(t, "portal", "delete", "other", "--all"), "component web deleted\nportal other: unknown;")
-	require.Contains(t, succeeds(t, "portal", "list"), "main    operational\n")
+	prints(t, `main    operational\n`, "portal", "list")
 
 	require.NoError(t, s.client.TerminateWorkflow(t.Context(), "portal/main", "", "by mistake"))
 	succeeds(t, "portal", "apply", "-f", file(t, "web.yaml", componentText("web", "main")))

@@ -168,7 +168,7 @@ func (s *stage) watchesARollout(t *testing.T) {
 	table := succeeds(t, "upgrade", "status", "prod/november")
 	require.Contains(t, table, "rollout prod/november   Completed   took ")
 	require.Contains(t, table, "[################################] 100%  3 of 3 clusters complete; 6 nodes done, 15 pods evicted\n")
-	require.Regexp(t, `(?m)^2 +spoke-2 +complete +2/2 +took \d+s$`, table)
+	require.Regexp(t, `(?m)^2 +spoke-2 +complete +2/2 +took \S+$`, table)
 }
 
 func (s *stage) startsOnce(t *testing.T) {
@@ -203,7 +203,9 @@ func (s *stage) watchesAFailure(t *testing.T) {
 func (s *stage) enables(t *testing.T) {
 	planned := strings.Replace(rolloutText("planned"), "spec:", "spec:\n  enable: false", 1)
 	succeeds(t, "upgrade", "start", "-f", file(t, "planned.yaml", planned))
-	status := reaches(t, "planned", func(status ranv1.ClusterGroupUpgradeStatus) bool { return len(status.RemediationPlan) > 0 })
+	status := reaches(t, "planned", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+		return len(status.RemediationPlan) > 0 && reasonOf(status.Wait) == ranv1.ReasonNotEnabled
+	})
 	require.Zero(t, status.Status.Counts.Running)
 	table := succeeds(t, "upgrade", "status", "prod/planned")
 	require.Contains(t, table, "rollout prod/planned   Not enabled")
@@ -292,10 +294,15 @@ func (s *stage) listsRollouts(t *testing.T) {
 }
 
 func (s *stage) completes(t *testing.T) {
-	all := succeedsSilently(t, "__complete", "upgrade", "status", "")
-	require.Contains(t, all, "prod/november\n")
-	atWork := succeedsSilently(t, "__complete", "upgrade", "pause", "")
-	require.Contains(t, atWork, "prod/planned\n")
+	// A completion that takes too long is empty.
+	require.Eventually(t, func() bool {
+		return strings.Contains(drydock(t, "__complete", "upgrade", "status", "").stdout, "prod/november\n")
+	}, patience, tick)
+	atWork := ""
+	require.Eventually(t, func() bool {
+		atWork = drydock(t, "__complete", "upgrade", "pause", "").stdout
+		return strings.Contains(atWork, "prod/planned\n")
+	}, patience, tick)
 	require.NotContains(t, atWork, "prod/november\n")
 }
 
@@ -331,7 +338,7 @@ func (s *stage) stopsWatching(t *testing.T) {
 // ordersSignals sends signals without a worker, so that the next worker receives them in one task.
 func (s *stage) ordersSignals(t *testing.T) {
 	for _, signals := range [][]string{{"resume", "pause"}, {"pause", "resume"}, {"pause", "resume", "pause"}, {"resume", "pause", "resume"}} {
-		s.worker.Stop()
+		s.stopWorker()
 		for _, signal := range signals {
 			succeeds(t, "upgrade", signal, "prod/paused")
 		}
@@ -343,7 +350,7 @@ func (s *stage) ordersSignals(t *testing.T) {
 
 // showsEndedRuns runs last: it stops the worker.
 func (s *stage) showsEndedRuns(t *testing.T) {
-	s.worker.Stop()
+	s.stopWorker()
 	for rollout, reason := range map[string]string{"november": ranv1.ReasonCompleted, "failing": ranv1.ReasonFailed} {
 		got := drydock(t, "upgrade", "status", "prod/"+rollout)
 		require.Equal(t, exitDone, got.status, got.stderr)

@@ -149,6 +149,12 @@ func (s *stage) startWorker(t *testing.T) {
 		s.worker.RegisterActivityWithOptions(play, activity.RegisterOptions{Name: name})
 	}
 	require.NoError(t, s.worker.Start())
+	workerRuns.Store(true)
+}
+
+func (s *stage) stopWorker() {
+	workerRuns.Store(false)
+	s.worker.Stop()
 }
 
 func (s *stage) saveRollout(_ context.Context, in rollouts.SaveRolloutInput) error {

@@ -55,7 +55,7 @@ func (r *noticeReceiver) acceptedOf(kind windows.EventKind) int {
 
 func (r *noticeReceiver) awaits(t *testing.T, kind windows.EventKind) {
 	t.Helper()
-	require.Eventually(t, func() bool { return r.acceptedOf(kind) > 0 }, time.Minute, 20*time.Millisecond, "no notification %s", kind)
+	require.Eventually(t, func() bool { return r.acceptedOf(kind) > 0 }, patience, tick, "no notification %s", kind)
 }
 
 // notifiesOnce: window prod/open opens now, and prod/upcoming in half an hour. Both are terminated and defined again while the first is open.

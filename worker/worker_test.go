@@ -190,7 +190,7 @@ func TestAWorkerWithoutTemporalNamesTheAddress(t *testing.T) {
 }
 
 // patience is the limit of waits on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // running is a running worker.
 type running struct {

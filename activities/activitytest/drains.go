@@ -22,6 +22,7 @@ import (
 	"drydock.dev/drydock/activities/node"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -105,9 +106,7 @@ func (n Tenant) Pair(t *testing.T, app, node string) *policyv1.PodDisruptionBudg
 // EvictionsInOrder returns, from the audit log, the evicted pods of the namespace in order.
 func (n Tenant) EvictionsInOrder(t *testing.T) (accepted []string) {
 	t.Helper()
-	events, err := Stack.Cluster(SpokeName).AuditEvents()
-	require.NoError(t, err)
-	for _, event := range events {
+	for _, event := range devstacktest.AuditEvents(t, Stack.Cluster(SpokeName)) {
 		if event.ObjectRef != nil && event.ObjectRef.Namespace == n.Namespace && event.ObjectRef.Subresource == "eviction" && event.ResponseStatus.Code == 201 {
 			accepted = append(accepted, event.ObjectRef.Name)
 		}
@@ -131,10 +130,8 @@ func (n Tenant) AwaitPods(t *testing.T, count int) {
 // is the last mark on its node, and its own eviction.
 func (n Tenant) EvictionRequestsBefore(t *testing.T, node, pod string) map[string]int {
 	t.Helper()
-	events, err := Stack.Cluster(SpokeName).AuditEvents()
-	require.NoError(t, err)
 	asked := map[string]int{}
-	for _, event := range events {
+	for _, event := range devstacktest.AuditEvents(t, Stack.Cluster(SpokeName)) {
 		object := event.ObjectRef
 		switch {
 		case object == nil:

@@ -33,7 +33,7 @@ func Firmware(t *testing.T, ref activitykit.NodeRef, podAnnotations map[string]s
 		NodeRef:     ref,
 		Maintenance: "fw-" + ref.Node,
 		Job:         maintenancev1.JobAction{Namespace: devstacktest.Namespace(t, Stack.Cluster(SpokeName)), Template: template},
-		Deadline:    InSeconds(60),
+		Deadline:    InSeconds(600),
 	}
 }
 
@@ -44,13 +44,19 @@ func Lasting(duration string) map[string]string {
 // Running starts RunJob, waits until the pod runs, and returns a channel with the result.
 func Running(t *testing.T, in jobs.RunJobInput) (<-chan error, context.CancelFunc) {
 	t.Helper()
+	return Starting(t, in, func(pod *corev1.Pod) bool { return pod.Status.Phase == corev1.PodRunning })
+}
+
+// Starting starts RunJob, waits for a state of the pod, and returns a channel with the result.
+func Starting(t *testing.T, in jobs.RunJobInput, reached func(*corev1.Pod) bool) (<-chan error, context.CancelFunc) {
+	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	end := make(chan error, 1)
 	go func() { end <- Jobs().RunJob(ctx, in) }()
 	require.Eventually(t, func() bool {
 		pods := PodsIn(t, in.Job.Namespace)
-		return len(pods) == 1 && pods[0].Status.Phase == corev1.PodRunning
+		return len(pods) == 1 && reached(&pods[0])
 	}, EventTimeout, 20*time.Millisecond)
 	return end, cancel
 }

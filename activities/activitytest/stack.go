@@ -15,8 +15,10 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 	"k8s.io/client-go/rest"
@@ -34,8 +36,12 @@ const (
 	HubName   = "hub"
 )
 
-// EventTimeout limits the wait for an effect of a watch event. It is shorter than kube.Options.SafetyInterval, after which waits read without an event.
-const EventTimeout = 25 * time.Second
+// EventTimeout limits the wait for an effect of a watch event. It is shorter than safetyInterval, so that only an event can be the cause, and long enough
+// for a loaded machine.
+const EventTimeout = 2 * time.Minute
+
+// safetyInterval is the interval at which the waits of Clusters read without an event.
+const safetyInterval = 5 * time.Minute
 
 // stack, clusters and admin are set by TestMain. Activities have only the roles of deploy/rbac; tests are administrators.
 var (
@@ -65,7 +71,7 @@ func runOnStack(m *testing.M, clusters ...devstack.ClusterOptions) (code int, er
 	if err != nil {
 		return 1, errors.Join(err, Stack.Stop())
 	}
-	Clusters = kube.New(source, kube.Options{})
+	Clusters = kube.New(source, kube.Options{SafetyInterval: safetyInterval})
 	code = m.Run()
 	Clusters.Close()
 	Admin.Close()
@@ -113,7 +119,10 @@ func grantShippedRoles(ctx context.Context, cluster *devstack.Cluster) error {
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drydock-job-runner"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "drydock-system", Name: "drydock-initiator"}},
 	}, metav1.CreateOptions{})
-	return err
+	if err != nil {
+		return err
+	}
+	return devstacktest.AwaitRight(ctx, cluster, devstacktest.ServiceAccount("drydock-initiator"), authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Group: "batch", Resource: "jobs"})
 }
 
 func KubeconfigOf(cluster *devstack.Cluster, account string) string {
@@ -166,6 +175,17 @@ func Settled(t testing.TB, clusterName string, object client.Object) {
 		}
 		order, err := resourceversion.CompareResourceVersion(seen.GetResourceVersion(), object.GetResourceVersion())
 		return order >= 0, err
+	}))
+}
+
+// forgotten returns when the caches of the activities have no object of that name.
+func forgotten(t testing.TB, clusterName string, object client.Object) {
+	t.Helper()
+	cluster, err := Clusters.Cluster(context.Background(), clusterName)
+	require.NoError(t, err)
+	require.NoError(t, cluster.Await(context.Background(), []client.Object{object.DeepCopyObject().(client.Object)}, func(ctx context.Context) (bool, error) {
+		err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(object), object)
+		return apierrors.IsNotFound(err), client.IgnoreNotFound(err)
 	}))
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -57,8 +58,11 @@ func TestADrainReportsTheBudgetItWaitsFor(t *testing.T) {
 	require.Contains(t, blocked.Wait.Message, fmt.Sprintf("2 pods blocked by PodDisruptionBudget %s/web (its minAvailable is 2, and it selects 2 pods): ", shop.Namespace))
 	require.Len(t, blocked.Drain.Blocked, 2)
 	require.False(t, blocked.Wait.Since.IsZero())
-	require.NotContains(t, shop.Left(t), "other", "it has another budget")
-	require.Equal(t, corev1.ConditionTrue, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionDrainInProgress).Status)
+	require.Eventually(t, func() bool { return !slices.Contains(shop.Left(t), "other") }, activitytest.EventTimeout, 10*time.Millisecond, "it has no budget")
+	require.Eventually(t, func() bool {
+		draining := kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionDrainInProgress)
+		return draining != nil && draining.Status == corev1.ConditionTrue
+	}, activitytest.EventTimeout, 10*time.Millisecond)
 
 	activitytest.Lower(t, budget, 0)
 	result := <-ended
@@ -115,7 +119,7 @@ func TestADrainNeverEvictsMoreThanTheBudgetAllows(t *testing.T) {
 	require.Eventually(t, func() bool { return len(shop.Evictions(t)) == int(status.Evicted) }, activitytest.EventTimeout, 50*time.Millisecond)
 	require.NoError(t, cluster.Await(t.Context(), []client.Object{deployment.DeepCopy()}, healthy(6)))
 	events.Stop()
-	require.Equal(t, int32(5), <-fewest)
+	require.GreaterOrEqual(t, <-fewest, int32(5))
 }
 
 func TestAPodThatReturnsToTheNodeIsNotEvictedEndlessly(t *testing.T) {
@@ -213,18 +217,20 @@ func TestAPodWithTwoBudgetsIsReported(t *testing.T) {
 }
 
 func TestAPodRecreatedOnAnotherNodeIsNotEvicted(t *testing.T) {
-	apart := func(n *devstack.Node) { n.Labels = map[string]string{"test.drydock.dev/shop": "stateful"} }
-	from, to := activitytest.TestNode(t, apart), activitytest.TestNode(t, apart)
-	activitytest.Changed(t, to.Node, activitytest.Cordoned)
+	labelled := func(shop string) func(*devstack.Node) {
+		return func(n *devstack.Node) { n.Labels = map[string]string{"test.drydock.dev/shop": shop} }
+	}
+	from, to := activitytest.TestNode(t, labelled("first")), activitytest.TestNode(t, labelled("second"))
 	namespace := activitytest.NewTenant(t).Namespace
 	set := &appsv1.StatefulSet{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "db"},
 		Spec: appsv1.StatefulSetSpec{
 			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "db"}},
+			UpdateStrategy: appsv1.StatefulSetUpdateStrategy{Type: appsv1.OnDeleteStatefulSetStrategyType},
 			Template: corev1.PodTemplateSpec{
 				ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "db"}},
 				Spec: corev1.PodSpec{
-					NodeSelector: map[string]string{"test.drydock.dev/shop": "stateful"},
+					NodeSelector: map[string]string{"test.drydock.dev/shop": "first"},
 					Containers:   []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
 				},
 			},
@@ -236,8 +242,14 @@ func TestAPodRecreatedOnAnotherNodeIsNotEvicted(t *testing.T) {
 	shop.AwaitReady(t, pod)
 	require.Equal(t, from.Node, pod.Spec.NodeName)
 
-	activitytest.Changed(t, to.Node, activitytest.Uncordoned)
-	activitytest.Changed(t, from.Node, activitytest.Cordoned)
+	patch := client.MergeFrom(set.DeepCopy())
+	set.Spec.Template.Spec.NodeSelector["test.drydock.dev/shop"] = "second"
+	require.NoError(t, cluster.Client.Patch(t.Context(), set, patch))
+	generation := set.Generation
+	require.NoError(t, cluster.Await(t.Context(), []client.Object{set.DeepCopy()}, func(ctx context.Context) (bool, error) {
+		err := cluster.Cache.Get(ctx, client.ObjectKeyFromObject(set), set)
+		return set.Status.ObservedGeneration >= generation, err
+	}))
 	_, err := activitytest.DrainNode(t, drain.Input{NodeRef: from, Attempt: 1})
 	require.NoError(t, err)
 	again := &corev1.Pod{}
@@ -253,10 +265,9 @@ func TestAPodRecreatedOnAnotherNodeIsNotEvicted(t *testing.T) {
 
 func TestAnEvictionKeepsTheGracePeriodOfThePod(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
-	pod := shop.Pod(t, ref.Node, "web", activitytest.WithAnnotation(devstack.AnnotationLeaveAfter, "2s"), func(pod *corev1.Pod) {
+	pod := shop.Pod(t, ref.Node, "web", activitytest.WithAnnotation(devstack.AnnotationLeaveAfter, "1h"), func(pod *corev1.Pod) {
 		pod.Spec.TerminationGracePeriodSeconds = ptr.To[int64](17)
 	})
-	began := time.Now()
 	ended := activitytest.StartDrain(t, drain.Input{NodeRef: ref, Attempt: 1}, nil, nil)
 	cluster := activitytest.TestCluster(t)
 	require.NoError(t, cluster.Await(t.Context(), []client.Object{pod.DeepCopy()}, func(ctx context.Context) (bool, error) {
@@ -264,8 +275,9 @@ func TestAnEvictionKeepsTheGracePeriodOfThePod(t *testing.T) {
 		return !pod.DeletionTimestamp.IsZero(), err
 	}))
 	require.Equal(t, int64(17), *pod.DeletionGracePeriodSeconds)
+	require.Empty(t, ended, "the drain waits for the end of the pods")
+	require.NoError(t, cluster.Client.Delete(t.Context(), pod, client.GracePeriodSeconds(0)))
 	require.NoError(t, (<-ended).Err)
-	require.GreaterOrEqual(t, time.Since(began), 2*time.Second, "the drain waits for the end of the pods")
 }
 
 func TestANodeThatIsDeletedEndsItsDrain(t *testing.T) {

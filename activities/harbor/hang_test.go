@@ -91,7 +91,7 @@ func (r *registry) hang() (resume func()) {
 	probe := harbor.Database(harborCluster(r.t, r.ref.Namespace)).Objects[0]
 	probe.SetName("probe")
 	require.Eventually(r.t, func() bool {
-		ctx, cancel := context.WithTimeout(r.t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(r.t.Context(), 5*time.Second)
 		defer cancel()
 		_ = r.cluster.Client.Create(ctx, probe.DeepCopy(), client.DryRunAll)
 		select {

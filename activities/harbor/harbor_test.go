@@ -96,7 +96,7 @@ func harborIsApplied(t *testing.T, simulated *operators.Operators) {
 
 	// Harbor gets a changed password.
 	r.patch(r.object(harbor.Secret, r.credentials()), `{"stringData":{"password":"new"}}`)
-	require.Equal(t, harbor.PartHarbor, r.await().Parts[0].Part)
+	r.untilApplied(harbor.PartHarbor)
 	require.Equal(t, "bmV3", r.object(harbor.Secret, "main-database-password").Object["data"].(map[string]any)["postgresql-password"])
 }
 
@@ -144,16 +144,14 @@ func harborDrifts(t *testing.T, simulated *operators.Operators) {
 	r := newRegistry(t, simulated, "incluster.yaml")
 	r.untilIs(goharborv1.StatusHealthy)
 	r.patch(r.object(harbor.Postgresql, r.postgres()), `{"spec":{"numberOfInstances":7,"clone":{"cluster":"theirs"}}}`)
-	require.Equal(t, harbor.PartDatabase, r.await().Parts[0].Part)
+	r.untilApplied(harbor.PartDatabase)
 	spec := r.object(harbor.Postgresql, r.postgres()).Object["spec"].(map[string]any)
 	require.EqualValues(t, 2, spec["numberOfInstances"])
 	require.NotNil(t, spec["clone"], "foreign fields stay")
 
 	const size = "nginx.ingress.kubernetes.io/proxy-body-size"
 	r.patch(r.object(harbor.Ingress, "minio-main"), `{"metadata":{"annotations":{"`+size+`":"1m","theirs":"stays"}}}`)
-	for due := r.await(); !slices.ContainsFunc(due.Parts, func(d harbor.Due) bool { return d.Part == harbor.PartStorage }); due = r.await() {
-		continue // another object
-	}
+	r.untilApplied(harbor.PartStorage)
 	annotations := r.object(harbor.Ingress, "minio-main").GetAnnotations()
 	require.Equal(t, []string{"0", "stays"}, []string{annotations[size], annotations["theirs"]}, "otherwise uploads fail")
 
@@ -162,15 +160,7 @@ func harborDrifts(t *testing.T, simulated *operators.Operators) {
 		r.object(harbor.Secret, "main-database-password"): harbor.PartHarbor,
 	} {
 		require.NoError(t, r.cluster.Client.Delete(t.Context(), object))
-		repaired := 0
-		for before := len(r.order); repaired == 0; before = len(r.order) {
-			r.await()
-			for _, applied := range r.order[before:] {
-				if applied == part {
-					repaired++
-				}
-			}
-		}
+		r.untilApplied(part)
 		require.NotNil(t, r.object(object.GroupVersionKind(), object.GetName()))
 	}
 	r.untilIs(goharborv1.StatusHealthy)
@@ -210,24 +200,30 @@ func harborServiceFails(t *testing.T, simulated *operators.Operators) {
 		require.Equal(t, harbor.ConditionOf(healthy, goharborv1.StorageReady).FirstReadyTime.Unix(), harbor.ConditionOf(back, goharborv1.StorageReady).FirstReadyTime.Unix())
 	}
 	simulated.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Flaps: 200 * time.Millisecond})
-	for range 2 {
-		r.untilIs(goharborv1.StatusUnhealthy)
-		r.untilIs(goharborv1.StatusHealthy)
-	}
-	var recorded corev1.EventList
-	require.NoError(t, activitytest.BareCluster(t).Client.List(t.Context(), &recorded, client.InNamespace(r.ref.Namespace)))
-	counts := map[string]int{}
-	for _, event := range recorded.Items {
-		if event.InvolvedObject.UID == r.ref.UID {
-			counts[event.Type+" "+event.Reason]++
-			require.NotEmpty(t, event.Message, event.Reason)
-		}
+	counts := r.eventCounts()
+	for counts["Warning DatabaseNotReady"] < 3 {
+		r.await()
+		counts = r.eventCounts()
 	}
 	for _, service := range []string{"Cache", "Storage", "Service"} {
 		require.GreaterOrEqual(t, counts["Normal "+service+"Ready"], 2, "%s: at first, and after it failed: %v", service, counts)
 		require.GreaterOrEqual(t, counts["Warning "+service+"NotReady"], 1, "%s: %v", service, counts)
 	}
-	require.GreaterOrEqual(t, counts["Warning DatabaseNotReady"], 3)
+}
+
+// eventCounts returns how many Events of each type and reason the HarborCluster has.
+func (r *registry) eventCounts() map[string]int {
+	r.t.Helper()
+	var recorded corev1.EventList
+	require.NoError(r.t, r.cluster.Client.List(r.t.Context(), &recorded, client.InNamespace(r.ref.Namespace)))
+	counts := map[string]int{}
+	for _, event := range recorded.Items {
+		if event.InvolvedObject.UID == r.ref.UID {
+			counts[event.Type+" "+event.Reason]++
+			require.NotEmpty(r.t, event.Message, event.Reason)
+		}
+	}
+	return counts
 }
 
 func harborIsGate(t *testing.T, simulated *operators.Operators) {
@@ -238,7 +234,7 @@ func harborIsGate(t *testing.T, simulated *operators.Operators) {
 			Name: "registry", TimeoutSeconds: &timeout, HarborCluster: &drydockv1.HarborClusterCheck{Namespace: r.ref.Namespace, Name: "main"},
 		}}}
 	}
-	require.NoError(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(20)))
+	require.NoError(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(120)))
 
 	simulated.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{Down: true})
 	require.Eventually(t, func() bool {
@@ -251,11 +247,11 @@ func harborIsGate(t *testing.T, simulated *operators.Operators) {
 	err = (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1))
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 	require.Regexp(t, `health gate of cluster hub failed: registry: HarborCluster \S+/main: condition StorageReady is False: ReplicasNotReady: was ready, and is not now: 1 of 2 replicas of `+
-		`Tenant minio-main are available; seen so since \d\d:\d\d:\d\dZ, for \ds`, temporal.ErrorMessage(err))
+		`Tenant minio-main are available; seen so since \d\d:\d\d:\d\dZ, for \d+s`, temporal.ErrorMessage(err))
 
 	opened := make(chan error, 1)
 	go func() {
-		opened <- (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(30))
+		opened <- (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(120))
 	}()
 	simulated.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{})
 	require.NoError(t, <-opened)
@@ -266,7 +262,7 @@ func harborIsGate(t *testing.T, simulated *operators.Operators) {
 	require.NotEqual(t, goharborv1.StatusHealthy, r.known.Status.Status, "Harbor was not applied when it was observed")
 	require.ErrorContains(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(1)), "generation 2: not applied yet: harbor", "Harbor runs with its former spec")
 	r.untilIs(goharborv1.StatusHealthy)
-	require.NoError(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(20)))
+	require.NoError(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitClusterHealthy(t.Context(), check(120)))
 }
 
 func harborShowsReasons(t *testing.T, simulated *operators.Operators) {
@@ -274,9 +270,12 @@ func harborShowsReasons(t *testing.T, simulated *operators.Operators) {
 	simulated.Simulate(operators.Postgresql, r.ref.Namespace, r.postgres(), operators.Behaviour{Fails: true})
 	simulated.Simulate(operators.Tenant, r.ref.Namespace, "minio-main", operators.Behaviour{After: -1})
 	require.Contains(t, r.untilReason(goharborv1.DatabaseReady, "CreateFailed").Message, "is CreateFailed: see its events")
-	late := r.untilReason(goharborv1.StorageReady, harbor.ReasonProgressDeadlineExceeded)
-	require.Equal(t, "not ready after 2s: Tenant minio-main: Provisioning initial users", late.Message)
-	require.Equal(t, metav1.ConditionTrue, harbor.ConditionOf(r.known.Status, goharborv1.CacheReady).Status, "other services continue")
+	// On a slow machine, the deadline passes before the operators have written any status.
+	r.until(func(s goharborv1.HarborClusterStatus) bool {
+		late := harbor.ConditionOf(s, goharborv1.StorageReady)
+		return late.Reason == harbor.ReasonProgressDeadlineExceeded && late.Message == "not ready after 2s: Tenant minio-main: Provisioning initial users"
+	})
+	r.awaitCondition(goharborv1.CacheReady, yes, harbor.ReasonReady) // other services continue
 	require.Nil(t, r.object(harbor.Harbor, "main-harbor"))
 
 	simulated.Simulate(operators.BucketJob, r.ref.Namespace, "minio-main", operators.Behaviour{Fails: true})

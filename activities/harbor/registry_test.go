@@ -3,11 +3,13 @@ package harbor
 import (
 	"context"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -67,6 +69,8 @@ func grantHarbor(t *testing.T, cluster *kube.Cluster, namespace string) {
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "drydock-system", Name: "drydock-initiator"}},
 	}, metav1.CreateOptions{})
 	require.NoError(t, err)
+	devstacktest.Granted(t, activitytest.Stack.Cluster(cluster.Name), devstacktest.ServiceAccount("drydock-initiator"),
+		authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Group: harbor.Harbor.Group, Resource: "harborclusters"})
 }
 
 func (r *registry) harbor() *Activities { return &Activities{Clusters: r.clusters} }
@@ -144,6 +148,17 @@ func (r *registry) until(condition func(goharborv1.HarborClusterStatus) bool) go
 	}
 	require.Fail(r.t, "the condition was never met", "%+v", r.known.Status)
 	return r.known.Status
+}
+
+// untilApplied executes due work until the part is applied.
+func (r *registry) untilApplied(part harbor.Part) {
+	r.t.Helper()
+	for range 100 {
+		if slices.ContainsFunc(r.await().Parts, func(due harbor.Due) bool { return due.Part == part }) {
+			return
+		}
+	}
+	require.Fail(r.t, "not applied", part)
 }
 
 func (r *registry) untilIs(status goharborv1.ClusterStatus) goharborv1.HarborClusterStatus {

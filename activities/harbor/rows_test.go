@@ -3,6 +3,7 @@ package harbor
 import (
 	"fmt"
 	"path/filepath"
+	"slices"
 	"testing"
 	"time"
 
@@ -228,6 +229,6 @@ func harborWithoutOperators(t *testing.T, simulated *operators.Operators) {
 
 	require.NoError(t, activitytest.Stack.Cluster(activitytest.SpokeName).InstallCRDs("deploy/crds/testing/databases.spotahome.com_redisfailovers.yaml"))
 	r.awaitCondition(goharborv1.CacheReady, unknown, harbor.ReasonNotFound) // the simulated operator does nothing
-	require.Equal(t, []harbor.Part{harbor.PartCache}, r.order, "other missing operators do not block it")
+	require.Equal(t, []harbor.Part{harbor.PartCache}, slices.Compact(r.order), "other missing operators do not block it; a new kind may be refused at first")
 	require.NoError(t, r.harbor().RemoveHarborFinalizer(t.Context(), RemoveFinalizerInput{Ref: r.ref}))
 }

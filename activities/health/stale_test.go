@@ -20,14 +20,14 @@ func TestAGateDoesNotOpenOnStaleCacheData(t *testing.T) {
 	f := activitytest.NewFaultyClusters(t)
 	seen, err := f.Clusters.Cluster(t.Context(), activitytest.HubName)
 	require.NoError(t, err)
-	requireCached := func(available int32) {
+	cached := func() int32 {
 		t.Helper()
-		var cached appsv1.DeploymentList
-		require.NoError(t, seen.Cache.List(t.Context(), &cached, client.InNamespace(namespace)))
-		require.Len(t, cached.Items, 1)
-		require.Equal(t, available, cached.Items[0].Status.AvailableReplicas)
+		var found appsv1.DeploymentList
+		require.NoError(t, seen.Cache.List(t.Context(), &found, client.InNamespace(namespace)))
+		require.Len(t, found.Items, 1)
+		return found.Items[0].Status.AvailableReplicas
 	}
-	requireCached(2)
+	require.EqualValues(t, 2, cached())
 	f.LoseWatch(t, seen, namespace, "deployments")
 	workload.says(false)
 	workload.check.Name, workload.check.TimeoutSeconds = "shop", new(int32(1))
@@ -36,5 +36,5 @@ func TestAGateDoesNotOpenOnStaleCacheData(t *testing.T) {
 	})
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "1 of 2")
-	requireCached(2)
+	require.EqualValues(t, 2, cached())
 }

@@ -1,6 +1,8 @@
 package jobs_test
 
 import (
+	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -22,7 +24,7 @@ import (
 // preparation returns a preparation Job of a rollout on the shared spoke.
 func preparation(rollout string, kind precache.Kind) jobs.ClusterJob {
 	in := jobs.ClusterJob{
-		Cluster: activitytest.SpokeName, Owner: "cgu/ops/" + rollout + "/first-run", Preparation: "prepare/ops/" + rollout, Deadline: time.Now().Add(time.Minute),
+		Cluster: activitytest.SpokeName, Owner: "cgu/ops/" + rollout + "/first-run", Preparation: "prepare/ops/" + rollout, Deadline: time.Now().Add(10 * time.Minute),
 		Work: precache.Work{Kind: kind, Image: "registry.example.com/work:1", Timeout: time.Hour},
 	}
 	if kind == precache.Precaching {
@@ -56,6 +58,10 @@ func podOf(t *testing.T, in jobs.ClusterJob) *corev1.Pod {
 		return found != nil
 	}, activitytest.EventTimeout, 50*time.Millisecond)
 	return found
+}
+
+func unschedulable(pod *corev1.Pod) bool {
+	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool { return c.Reason == corev1.PodReasonUnschedulable })
 }
 
 // startPreparation starts RunClusterJob, and returns a channel with its result. The pod is scheduled only while a test has a node.
@@ -111,10 +117,14 @@ func TestAFailedBackupReportsWhyAndItsJobIsKept(t *testing.T) {
 
 func TestATimedOutClusterJobIsStopped(t *testing.T) {
 	in := preparation("august", precache.Precaching)
-	in.Deadline = time.Now().Add(3 * time.Second)
-	end := startPreparation(t, in)
-	podOf(t, in)
-	err := <-end
+	attempt, lose := context.WithCancel(t.Context())
+	lost := make(chan error, 1)
+	go func() { lost <- activitytest.Jobs().RunClusterJob(attempt, in) }()
+	require.Eventually(t, func() bool { return unschedulable(podOf(t, in)) }, activitytest.EventTimeout, 50*time.Millisecond)
+	lose()
+	require.ErrorIs(t, <-lost, context.Canceled)
+	in.Deadline = time.Now().Add(time.Second)
+	err := activitytest.Jobs().RunClusterJob(t.Context(), in)
 	require.Equal(t, temporal.ErrJobTimedOut, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "cannot be scheduled", "the error contains the last wait")
 

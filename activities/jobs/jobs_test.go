@@ -12,6 +12,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitytest"
@@ -87,11 +88,14 @@ func TestAFailedJobReportsItsPodAndIsKeptForADay(t *testing.T) {
 }
 
 func TestALostAttemptIsResumed(t *testing.T) {
-	in := activitytest.Firmware(t, activitytest.TestNode(t), activitytest.Lasting("2s"))
+	in := activitytest.Firmware(t, activitytest.TestNode(t), activitytest.Lasting("1h"))
 	end, kill := activitytest.Running(t, in)
 	kill()
 	require.ErrorIs(t, <-end, context.Canceled)
 	uid := activitytest.JobOf(t, in).UID
+	pod := activitytest.PodsIn(t, in.Job.Namespace)[0]
+	require.NoError(t, activitytest.TestCluster(t).Client.Patch(t.Context(), &pod, client.RawPatch(types.MergePatchType,
+		[]byte(`{"metadata":{"annotations":{"`+devstack.AnnotationCompleteAfter+`":"0s"}}}`))))
 	require.NoError(t, activitytest.Jobs().RunJob(t.Context(), in))
 	require.Equal(t, uid, activitytest.JobOf(t, in).UID)
 	require.Len(t, activitytest.PodsIn(t, in.Job.Namespace), 1)
@@ -124,9 +128,11 @@ func TestADeletedJobHasFailedAndIsNotRunAgain(t *testing.T) {
 
 func TestAJobIsStoppedAtItsDeadline(t *testing.T) {
 	in := activitytest.Firmware(t, activitytest.TestNode(t), activitytest.Lasting("1h"))
-	in.Deadline = activitytest.InSeconds(3)
-	end, _ := activitytest.Running(t, in)
-	err := <-end
+	end, kill := activitytest.Running(t, in)
+	kill()
+	require.ErrorIs(t, <-end, context.Canceled)
+	in.Deadline = activitytest.InSeconds(1)
+	err := activitytest.Jobs().RunJob(t.Context(), in)
 	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "timed out on node "+in.Node)
 	require.ErrorContains(t, err, "runs on node "+in.Node+" in pod ")
@@ -149,18 +155,25 @@ func TestAJobIsNotStartedAfterItsDeadline(t *testing.T) {
 
 func TestARunningJobIsRemovedWithItsPodsBeforeTheNodeReturns(t *testing.T) {
 	podAnnotations := activitytest.Lasting("1h")
-	podAnnotations[devstack.AnnotationLeaveAfter] = "1s"
+	podAnnotations[devstack.AnnotationLeaveAfter] = "1h"
 	in := activitytest.Firmware(t, activitytest.TestNode(t), podAnnotations)
 	_, cancel := activitytest.Running(t, in)
 	cancel()
 
-	short, stop := context.WithTimeout(t.Context(), 1500*time.Millisecond)
-	defer stop()
-	err := activitytest.Jobs().RemoveJob(short, in)
-	require.Equal(t, jobs.ReasonJobStopping, temporal.ErrorType(err), "an attempt that times out returns its wait: %v", err)
-	require.ErrorContains(t, err, activitytest.PodsIn(t, in.Job.Namespace)[0].Name)
+	pod := activitytest.PodsIn(t, in.Job.Namespace)[0]
+	var err error
+	require.Eventually(t, func() bool {
+		short, stop := context.WithTimeout(t.Context(), 3*time.Second)
+		defer stop()
+		err = activitytest.Jobs().RemoveJob(short, in)
+		return temporal.ErrorType(err) == jobs.ReasonJobStopping
+	}, activitytest.EventTimeout, 10*time.Millisecond, "an attempt that times out returns its wait: %v", &err)
+	require.ErrorContains(t, err, pod.Name)
 
-	activitytest.RemoveJob(t, in)
+	removed := make(chan error, 1)
+	go func() { removed <- activitytest.Jobs().RemoveJob(t.Context(), in) }()
+	require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), &pod, client.GracePeriodSeconds(0)))
+	require.NoError(t, <-removed)
 	require.Empty(t, activitytest.PodsIn(t, in.Job.Namespace))
 	activitytest.RequireJobGone(t, in)
 }
@@ -168,7 +181,10 @@ func TestARunningJobIsRemovedWithItsPodsBeforeTheNodeReturns(t *testing.T) {
 func TestAJobWaitsWhileItsNodeCannotRunIt(t *testing.T) {
 	in := activitytest.Firmware(t, activitytest.TestNode(t), nil)
 	in.Job.Template.Spec.Template.Spec.NodeSelector = map[string]string{"gpu": "yes"}
-	in.Deadline = activitytest.InSeconds(3)
+	end, kill := activitytest.Starting(t, in, unschedulable)
+	kill()
+	require.ErrorIs(t, <-end, context.Canceled)
+	in.Deadline = activitytest.InSeconds(1)
 	err := activitytest.Jobs().RunJob(t.Context(), in)
 	require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "cannot be scheduled: ")

@@ -304,10 +304,8 @@ func TestADeletedManagedClusterIsReported(t *testing.T) {
 // readsOf returns the reads of objects with that name, in any namespace of the hub.
 func readsOf(t *testing.T, name string) map[string]int {
 	t.Helper()
-	events, err := activitytest.Stack.Cluster(activitytest.HubName).AuditEvents()
-	require.NoError(t, err)
 	reads := map[string]int{}
-	for _, event := range events {
+	for _, event := range devstacktest.AuditEvents(t, activitytest.Stack.Cluster(activitytest.HubName)) {
 		if event.Verb == "get" && event.ObjectRef != nil && event.ObjectRef.Name == name {
 			reads[event.RequestURI]++
 		}

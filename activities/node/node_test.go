@@ -104,6 +104,6 @@ func TestAPlannedConditionIsRemovedDespiteAConflict(t *testing.T) {
 		return nil, activitytest.TestCluster(t).RemoveNodeConditions(t.Context(), node, ref.Owner)
 	})
 	require.NoError(t, err)
-	require.Equal(t, 2, reads)
+	require.GreaterOrEqual(t, reads, 2, "the kubelet may change the node, too")
 	require.Nil(t, kube.FindNodeCondition(activitytest.GetNode(t, ref.Node), kube.ConditionMaintenancePlanned))
 }

@@ -202,7 +202,7 @@ func TestADeletedNodeNeedsNoReturn(t *testing.T) {
 	require.Equal(t, temporal.ErrNodeGone, temporal.ErrorType(err))
 	require.Equal(t, "the node is gone", activitytest.ReturnNode(t, ref).Note)
 	require.Eventually(t, func() bool {
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
 		return temporal.ErrorType(activitytest.PlanMaintenance(ctx, ref)) == temporal.ErrNodeGone
 	}, activitytest.EventTimeout, 20*time.Millisecond)

@@ -1,6 +1,7 @@
 package objects_test
 
 import (
+	"errors"
 	"testing"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"drydock.dev/drydock/activities/events"
 	"drydock.dev/drydock/activities/objects"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -35,14 +37,18 @@ func request(t *testing.T, name string, finalizers ...string) (*maintenancev1.No
 // publish writes a status with this state.
 func publish(t *testing.T, a *objects.Activities, of temporal.Object, state maintenancev1.NodeState, change func(*objects.PublishStatusInput)) objects.PublishStatusResult {
 	t.Helper()
-	ready := metav1.Condition{Type: maintenancev1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(state), LastTransitionTime: metav1.Now()}
-	in := objects.PublishStatusInput{Object: of, Status: maintenancev1.NodeMaintenanceStatus{State: state, Conditions: []metav1.Condition{ready}}}
+	in := statusInput(of, state)
 	if change != nil {
 		change(&in)
 	}
 	result, err := a.PublishStatus(t.Context(), in)
 	require.NoError(t, err)
 	return result
+}
+
+func statusInput(of temporal.Object, state maintenancev1.NodeState) objects.PublishStatusInput {
+	ready := metav1.Condition{Type: maintenancev1.ConditionReady, Status: metav1.ConditionFalse, Reason: string(state), LastTransitionTime: metav1.Now()}
+	return objects.PublishStatusInput{Object: of, Status: maintenancev1.NodeMaintenanceStatus{State: state, Conditions: []metav1.Condition{ready}}}
 }
 
 func read(t *testing.T, object *maintenancev1.NodeMaintenance) *maintenancev1.NodeMaintenance {
@@ -138,13 +144,19 @@ func TestAStatusHasTheFieldsOfTheOperatorsCRD(t *testing.T) {
 	key := client.ObjectKey{Name: "nodemaintenances.maintenance.nvidia.com"}
 	change := func(status func(map[string]any) map[string]any) {
 		t.Helper()
-		require.NoError(t, c.Get(t.Context(), key, definition))
-		versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
-		fields := []string{"schema", "openAPIV3Schema", "properties", "status", "properties"}
-		properties, _, _ := unstructured.NestedMap(versions[0].(map[string]any), fields...)
-		require.NoError(t, unstructured.SetNestedMap(versions[0].(map[string]any), status(properties), fields...))
-		require.NoError(t, unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"))
-		require.NoError(t, c.Update(t.Context(), definition))
+		require.NoError(t, kube.RetryOnConflict(func() error { // the API server writes its status
+			if err := c.Get(t.Context(), key, definition); err != nil {
+				return err
+			}
+			versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+			fields := []string{"schema", "openAPIV3Schema", "properties", "status", "properties"}
+			properties, _, _ := unstructured.NestedMap(versions[0].(map[string]any), fields...)
+			return errors.Join(
+				unstructured.SetNestedMap(versions[0].(map[string]any), status(properties), fields...),
+				unstructured.SetNestedSlice(definition.Object, versions, "spec", "versions"),
+				c.Update(t.Context(), definition),
+			)
+		}))
 	}
 	var ours map[string]any
 	change(func(properties map[string]any) map[string]any {
@@ -154,9 +166,9 @@ func TestAStatusHasTheFieldsOfTheOperatorsCRD(t *testing.T) {
 	defer change(func(map[string]any) map[string]any { return ours })
 	object, of := request(t, "fewer")
 	require.Eventually(t, func() bool { // the API server serves a changed CRD a moment later
-		publish(t, a, of, maintenancev1.NodeDraining, nil)
-		found := read(t, object)
-		return found.Status.State == "" && len(found.Status.Conditions) == 1
+		found := &maintenancev1.NodeMaintenance{}
+		_, written := a.PublishStatus(t.Context(), statusInput(of, maintenancev1.NodeDraining))
+		return written == nil && c.Get(t.Context(), client.ObjectKeyFromObject(object), found) == nil && found.Status.State == "" && len(found.Status.Conditions) == 1
 	}, activitytest.EventTimeout, 50*time.Millisecond)
 	publish(t, a, of, maintenancev1.NodeReady, nil)
 	require.Equal(t, string(maintenancev1.NodeReady), read(t, object).Status.Conditions[0].Reason)

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -51,14 +52,13 @@ func TestANewClusterIsFoundOnceAvailableWithItsOrderedPolicies(t *testing.T) {
 	policyReplica(t, "fresh-1", "ztp.last", "10")
 	policyReplica(t, "fresh-1", "ztp.first", "1")
 
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), activitytest.EventTimeout)
 	defer cancel()
 	answer := make(chan NewClusters, 1)
 	go func() {
 		found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
-		if err == nil {
-			answer <- found
-		}
+		assert.NoError(t, err)
+		answer <- found
 	}()
 	setAvailable(t, "fresh-1", "False")
 	setAvailable(t, "fresh-1", "True")
@@ -73,7 +73,7 @@ func TestANewClusterIsFoundOnceAvailableWithItsOrderedPolicies(t *testing.T) {
 func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 	activitytest.ManagedCluster(t, "fresh-2", nil)
 	setAvailable(t, "fresh-2", "True")
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), activitytest.EventTimeout)
 	defer cancel()
 	found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
@@ -85,9 +85,8 @@ func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 	answer := make(chan NewClusters, 1)
 	go func() {
 		found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-2"}})
-		if err == nil {
-			answer <- found
-		}
+		assert.NoError(t, err)
+		answer <- found
 	}()
 	setAvailable(t, "fresh-2", "Unknown")
 	require.Equal(t, []string{"fresh-2"}, (<-answer).Settled)

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -74,6 +75,8 @@ metadata: {name: drydock-rollouts, namespace: `+namespace+`}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: drydock-rollouts}
 subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]`), &binding.Object))
 	require.NoError(t, activitytest.BareCluster(t).Client.Create(t.Context(), binding))
+	devstacktest.Granted(t, activitytest.Stack.Cluster(activitytest.HubName), devstacktest.ServiceAccount("drydock-hub"),
+		authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Group: policies.PlacementBindings.Group, Resource: "placementbindings"})
 }
 
 // informing returns a policy that requires a ConfigMap of its name.

@@ -7,7 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,6 +16,7 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -34,10 +34,8 @@ func registered(t *testing.T, name string) *metav1.PartialObjectMetadata {
 // patchesOf counts the patches of a ManagedCluster on the hub.
 func patchesOf(t *testing.T, name string) int {
 	t.Helper()
-	events, err := activitytest.Stack.Cluster(activitytest.HubName).AuditEvents()
-	require.NoError(t, err)
 	count := 0
-	for _, event := range events {
+	for _, event := range devstacktest.AuditEvents(t, activitytest.Stack.Cluster(activitytest.HubName)) {
 		if event.ObjectRef != nil && event.ObjectRef.Resource == "managedclusters" && event.ObjectRef.Name == name && event.Verb != "create" && event.Verb != "get" {
 			count++
 		}
@@ -64,7 +62,7 @@ func TestLabelsAndAnnotationsOfClustersAreChangedInOnePatchEach(t *testing.T) {
 	require.Equal(t, map[string]string{"ztp-running": ""}, first.Labels)
 	require.Equal(t, map[string]string{"kept": "yes", "when": "now"}, first.Annotations)
 	require.Contains(t, registered(t, "labelled-2").Labels, "ztp-running")
-	require.Eventually(t, func() bool { return patchesOf(t, "labelled-1") == 1 }, activitytest.EventTimeout, 50*time.Millisecond)
+	require.Equal(t, 1, patchesOf(t, "labelled-1"))
 
 	_, err = rollouts.ChangeClusters(t.Context(), in)
 	require.NoError(t, err)

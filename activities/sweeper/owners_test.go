@@ -65,6 +65,7 @@ func TestAMarkOfAnUnknownHolderIsReportedOnce(t *testing.T) {
 	mark := Mark{Kind: MarkNode, Name: ref.Node, Node: ref.Node, Owner: ref.Owner}
 	require.Contains(t, found.Unknown, mark)
 
+	settledMarks(t)
 	server := activitytest.NewWorkflows()
 	sweeper := &Activities{Clusters: activitytest.Clusters, Temporal: server, Quiet: time.Hour}
 	first, err := sweeper.AwaitOrphans(t.Context(), AwaitOrphansInput{Cluster: activitytest.SpokeName})
@@ -142,7 +143,7 @@ func TestMarksThatCouldNotBeCleanedUpAreReportedAgain(t *testing.T) {
 	server.Set(ref.Owner, activitytest.WasTerminated)
 	in.Cluster, in.Unknown = activitytest.SpokeName, look(t, server, in).Unknown
 	activitytest.ReturnNode(t, ref)
-	ctx, stop := context.WithTimeout(t.Context(), time.Minute)
+	ctx, stop := context.WithTimeout(t.Context(), activitytest.EventTimeout)
 	defer stop()
 	for found := (Orphans{}); !slices.Equal(in.Left, found.Gone); in.Unknown = found.Unknown { // marks of other tests may also be gone
 		var err error

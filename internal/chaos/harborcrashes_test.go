@@ -112,15 +112,6 @@ func writesOf(events []auditv1.Event, namespace string, matches func(auditv1.Eve
 	return writes
 }
 
-// settledEvents returns the audit log when it has all requests so far.
-func settledEvents(t *testing.T, spoke *devstack.Cluster) []auditv1.Event {
-	t.Helper()
-	settledActions(t, spoke)
-	events, err := spoke.AuditEvents()
-	require.NoError(t, err)
-	return events
-}
-
 // removeNamespaces removes remaining data and pods, which would affect the next scenario. The local stack does not delete claims.
 func (s *scenarioRun) removeNamespaces(t *testing.T, spoke *devstack.Cluster, api client.Client, targets []*harborCrash) {
 	t.Helper()

@@ -12,6 +12,7 @@ import (
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
@@ -48,7 +49,7 @@ func harborCreationCrashes(t *testing.T, s *scenarioRun) {
 	for _, p := range all {
 		require.NoError(t, p.awaitHealthy(t.Context(), s, spoke))
 	}
-	events := settledEvents(t, spoke)
+	events := devstacktest.AuditEvents(t, spoke)
 	for _, p := range all {
 		created := map[string]int{}
 		for _, object := range []string{

@@ -20,6 +20,7 @@ import (
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/harbor"
@@ -96,7 +97,7 @@ func harborDeletionCrashes(t *testing.T, s *scenarioRun) {
 		d.setFinalizers(t, api, "null")
 	}
 	s.requireEnds(t)
-	events := settledEvents(t, spoke)
+	events := devstacktest.AuditEvents(t, spoke)
 	for _, d := range all {
 		d.requireResult(t, api, events)
 	}

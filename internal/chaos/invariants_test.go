@@ -5,10 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -18,11 +16,10 @@ import (
 	"go.temporal.io/sdk/log"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"drydock.dev/drydock/internal/chaos/invariants"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
@@ -56,7 +53,7 @@ func requireInvariants(t *testing.T, s *scenarioRun) {
 func (s *scenarioRun) observedCluster(t *testing.T, spoke *devstack.Cluster) invariants.Cluster {
 	t.Helper()
 	cluster := invariants.Cluster{
-		Name: spoke.Name, Actions: settledActions(t, spoke), Since: s.began, ControlPlane: []string{controlPlane}, AnswersLost: s.answers.of(spoke),
+		Name: spoke.Name, Actions: fleet.ActionsOf(devstacktest.AuditEvents(t, spoke)), Since: s.began, ControlPlane: []string{controlPlane}, AnswersLost: s.answers.of(spoke),
 		MaxOutOfService: max(1, s.allowed[spoke.Name]),
 	}
 	for _, w := range s.works {
@@ -73,26 +70,6 @@ func (s *scenarioRun) observedCluster(t *testing.T, spoke *devstack.Cluster) inv
 		}
 	}
 	return cluster
-}
-
-// settledActions returns all actions on a spoke so far. The API server may write an audit event shortly after its answer, so this sends a marker
-// request and waits for its event: all earlier events are then in the log, too.
-func settledActions(t *testing.T, spoke *devstack.Cluster) []fleet.Action {
-	t.Helper()
-	marker := fmt.Sprintf("marker-%d", time.Now().UnixNano())
-	_, err := spoke.Client.CoreV1().ConfigMaps(namespace).Get(t.Context(), marker, metav1.GetOptions{})
-	require.Error(t, err)
-	var actions []fleet.Action
-	require.Eventually(t, func() bool {
-		events, err := spoke.AuditEvents()
-		if err != nil || len(events) == 0 {
-			return false
-		}
-		actions = fleet.ActionsOf(events)
-		last := events[max(0, len(events)-1000):]
-		return slices.ContainsFunc(last, func(e auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Name == marker })
-	}, waitLimit, 50*time.Millisecond, "the audit log of %s does not have the marker request", spoke.Name)
-	return actions
 }
 
 // checkHistories checks and replays all histories of a work. Histories of terminated runs may be incomplete.

@@ -15,6 +15,8 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -113,7 +115,7 @@ func (s *scenarioRun) requireRefused(t *testing.T, args ...string) {
 // requireNothingDone requires that this scenario changed nothing on a spoke.
 func (s *scenarioRun) requireNothingDone(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
-	for _, action := range settledActions(t, spoke) {
+	for _, action := range fleet.ActionsOf(devstacktest.AuditEvents(t, spoke)) {
 		require.False(t, action.ByDrydock() && action.At.After(s.began), "%s of %s", action.What, action.Object)
 	}
 }

@@ -29,7 +29,7 @@ import (
 )
 
 // patience limits the wait for a state on a busy machine.
-const patience = time.Minute
+const patience = 2 * time.Minute
 
 // logged is a log that can be read while it is written.
 type logged struct {

@@ -25,6 +25,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/kube"
 	planning "drydock.dev/drydock/internal/rollout"
@@ -98,9 +99,7 @@ func savedStatus(t *testing.T, name string) ranv1.ClusterGroupUpgradeStatus {
 
 func actionsOf(t *testing.T, spoke *devstack.Cluster) []fleet.Action {
 	t.Helper()
-	actions, err := fleet.Actions(spoke)
-	require.NoError(t, err)
-	return actions
+	return fleet.ActionsOf(devstacktest.AuditEvents(t, spoke))
 }
 
 // initiatorActions omits the actions of lock controllers, which have work without a rollout.

@@ -19,6 +19,7 @@ import (
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/operators"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/kube"
@@ -91,10 +92,8 @@ func waitsFor(kind goharborv1.ConditionType, reason string) func(goharborv1.Harb
 // created counts how often Drydock has created each object of a namespace.
 func (s *harborSpoke) created(t *testing.T, namespace string) map[string]int {
 	t.Helper()
-	events, err := s.AuditEvents()
-	require.NoError(t, err)
 	created := map[string]int{}
-	for _, event := range events {
+	for _, event := range devstacktest.AuditEvents(t, s.Cluster) {
 		if event.Stage == auditv1.StageResponseComplete && event.ResponseStatus != nil && event.ResponseStatus.Code == http.StatusCreated && event.ObjectRef != nil &&
 			event.ObjectRef.Namespace == namespace && event.User.Username == "system:serviceaccount:drydock-system:drydock-initiator" {
 			created[event.ObjectRef.Resource+"/"+event.ObjectRef.Name]++

@@ -13,6 +13,7 @@ import (
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/devstack/operators"
 	"drydock.dev/drydock/internal/health"
@@ -53,9 +54,11 @@ func TestARolloutRequiresAHealthyHarborBeforeAndAfter(t *testing.T) {
 
 	spoke.becomes(t, namespace, "healthy", healthyHarbor)
 	before = len(actionsOf(t, spoke.Cluster))
+	slowPod := deploySlowPod(t, spoke.Cluster, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	start("harbor-gate-after", 120)
-	awaitStatus(t, "harbor-gate-after", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).State == ranv1.ClusterRunning })
-	spoke.operators.Simulate(operators.Tenant, namespace, "minio-main", operators.Behaviour{Down: true})
+	awaitEviction(t, spoke.Cluster, slowPod) // between the gates
+	storageIs(operators.Behaviour{Down: true}, goharborv1.StatusUnhealthy)
+	releasePods(t, spoke.Cluster, slowPod)
 	awaitStatus(t, "harbor-gate-after", func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		// A drained pod of the cache may be unhealthy for a moment, too.
 		return clusterAt(s, 0).Reason == health.ReasonHarborUnhealthy && strings.Contains(clusterAt(s, 0).Message, "condition StorageReady is False")

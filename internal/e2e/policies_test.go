@@ -68,7 +68,7 @@ subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: NAM
 // Only the hub knows the clusters. edge-1 loses compliance with its first policy while that soaks. edge-2 never complies with the other policy.
 func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	reserve(t, policyHub, edges)
-	const soak = 3 * time.Second
+	const soak = 6 * time.Second
 	clusters := []string{"edge-1", "edge-2", "edge-3"}
 	for _, edge := range clusters {
 		register(t, edge, nil)
@@ -82,7 +82,7 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
-	createOnHub(t, informPolicy("kernel", `ran.openshift.io/soak-seconds: "3"`, clusters...))
+	createOnHub(t, informPolicy("kernel", `ran.openshift.io/soak-seconds: "6"`, clusters...))
 	createOnHub(t, informPolicy("network", "", clusters...))
 	awaitNonCompliant(t, len(clusters), "kernel", "network")
 

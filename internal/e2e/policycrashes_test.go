@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/devstack/propagator"
 )
@@ -182,10 +183,8 @@ func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout s
 		}
 	}
 	of := func(name string) string { return strings.Split(strings.TrimPrefix(name, rollout+"-"), "-")[0] }
-	events, err := theFleet.Hub.AuditEvents()
-	require.NoError(t, err)
 	at := map[string][]string{}
-	for _, placement := range fleet.Placements(events) {
+	for _, placement := range fleet.Placements(devstacktest.AuditEvents(t, theFleet.Hub)) {
 		if !strings.HasPrefix(placement.Rule, rollout+"-") {
 			continue
 		}

@@ -117,10 +117,10 @@ func TestADrainReportsABlockingBudgetAndResumes(t *testing.T) {
 	release := deployBlocked(t, spoke)
 	startRollout(t, rollout("blocked", "", 60, "spoke-3"))
 
-	blocked := awaitStatus(t, "blocked", func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		return clusterAt(s, 0).Reason == "DisruptionBudget"
+	awaitStatus(t, "blocked", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		// The budget of other pods may block for a moment, too.
+		return clusterAt(s, 0).Reason == "DisruptionBudget" && strings.Contains(clusterAt(s, 0).Message, "shop/guarded")
 	})
-	require.Contains(t, blocked.Clusters[0].Message, "shop/guarded")
 	release()
 	status, code := awaitEnd(t, "blocked")
 	require.Zero(t, code)

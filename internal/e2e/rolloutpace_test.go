@@ -85,9 +85,8 @@ func TestABlockedRolloutStartsWhenItsBlockerSucceeds(t *testing.T) {
 	require.Nil(t, blocked.Status.StartedAt)
 
 	startRollout(t, rollout("first", "", 60, "spoke-3"))
-	awaitPhase(t, "second", ranv1.ReasonIncompleteBlockingCR)
-	refused := drydock(t, "upgrade", "status", "second")
-	require.Contains(t, refused.out, "Blocking CRs that are not completed: [first]")
+	blocked = awaitPhase(t, "second", ranv1.ReasonIncompleteBlockingCR)
+	require.Contains(t, meta.FindStatusCondition(blocked.Conditions, ranv1.ConditionProgressing).Message, "Blocking CRs that are not completed: [first]")
 	first, code := awaitEnd(t, "first")
 	require.Zero(t, code)
 	second, code := awaitEnd(t, "second")

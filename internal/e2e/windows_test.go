@@ -74,25 +74,38 @@ func inSeconds(seconds int) time.Time {
 
 func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 	alone(t)
-	createWindow(t, "missed-start", time.Minute, inSeconds(4))
-	createWindow(t, "missed-end", 6*time.Second, inSeconds(0))
-	createWindow(t, "missed-opening", time.Second, inSeconds(4), inSeconds(3600))
-	awaitWindow(t, "missed-end", windows.EventDefined, windows.EventStarted)
-	require.NoError(t, theFleet.Worker.Stop())
+	var opens, ends time.Time
+	var start, end, opening string
+	for lead := 4; ; lead *= 2 { // on a slow machine, more time passes until the worker has stopped
+		opens, ends = inSeconds(lead), inSeconds(lead+2)
+		start, end, opening = fmt.Sprintf("missed-start-%d", lead), fmt.Sprintf("missed-end-%d", lead), fmt.Sprintf("missed-opening-%d", lead)
+		createWindow(t, start, time.Hour, opens)
+		createWindow(t, opening, time.Second, opens, inSeconds(3600))
+		createWindow(t, end, time.Until(ends).Truncate(time.Second), inSeconds(0))
+		require.Eventually(t, func() bool { return slices.Contains(kindsOf(windowStatus(t, end)), windows.EventStarted) }, stateLimit, 200*time.Millisecond)
+		require.NoError(t, theFleet.Worker.Stop())
+		if time.Now().Before(opens) {
+			break
+		}
+		require.NoError(t, theFleet.Worker.Start(t.Context()))
+		for _, name := range []string{start, opening} {
+			succeeds(t, "window", "cancel", name, "--all")
+		}
+	}
 	select { // the opening is at a fixed time
-	case <-time.After(time.Until(inSeconds(11))):
+	case <-time.After(time.Until(ends.Add(3 * time.Second))):
 	case <-t.Context().Done():
 	}
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
 
-	late := awaitWindow(t, "missed-start", windows.EventDefined, windows.EventStarted)
+	late := awaitWindow(t, start, windows.EventDefined, windows.EventStarted)
 	require.Contains(t, late.Events[1].Message, "late")
 	require.Equal(t, windows.PhaseOpen, late.Phase)
-	awaitWindow(t, "missed-end", windows.EventDefined, windows.EventStarted, windows.EventEnded)
-	missed := awaitWindow(t, "missed-opening", windows.EventDefined, windows.EventMissed)
+	awaitWindow(t, end, windows.EventDefined, windows.EventStarted, windows.EventEnded)
+	missed := awaitWindow(t, opening, windows.EventDefined, windows.EventMissed)
 	require.Len(t, missed.Upcoming, 1, "it continues with the next opening")
-	succeeds(t, "window", "cancel", "missed-start", "--all", "--reason", "the test is over")
-	succeeds(t, "window", "cancel", "missed-opening", "--all")
+	succeeds(t, "window", "cancel", start, "--all", "--reason", "the test is over")
+	succeeds(t, "window", "cancel", opening, "--all")
 }
 
 func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
@@ -144,7 +157,7 @@ func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	require.Equal(t, []string{"control-plane-1", "worker-1", "worker-2"}, fleet.Cordoned(actions))
 	requireNoPodEvictedTwice(t, actions)
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
-	require.Empty(t, windowStatus(t, "night").Subscribers, "the rollout has unsubscribed")
+	require.Eventually(t, func() bool { return len(windowStatus(t, "night").Subscribers) == 0 }, stateLimit, 200*time.Millisecond, "the rollout has unsubscribed")
 	t.Log(succeeds(t, "window", "override", "night", "--for", "1h", "--reason", "CVE-2026-1234"))
 	t.Log(succeeds(t, "window", "extend", "night", "--until", time.Now().Add(3*time.Hour).UTC().Format(time.RFC3339)))
 	t.Log(succeeds(t, "window", "list"))

@@ -13,6 +13,7 @@ import (
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
 // A maintenance of one node writes the cordon, the uncordon, and at most ten requests for conditions, locks and maintenance requests, in addition to
@@ -31,14 +32,12 @@ func TestAMaintenanceWritesFewRequestsToTheAPIServer(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			before, err := spoke.AuditEvents()
-			require.NoError(t, err)
+			before := devstacktest.AuditEvents(t, spoke)
 			startRollout(t, tt.manifest)
 			_, code := awaitEnd(t, tt.rollout)
 			require.Zero(t, code)
 			require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
-			all, err := spoke.AuditEvents()
-			require.NoError(t, err)
+			all := devstacktest.AuditEvents(t, spoke)
 
 			for _, node := range []string{"control-plane-1", "worker-1", "worker-2"} {
 				writes := writesOn(all[len(before):], node)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -15,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -55,7 +57,7 @@ func TestAnIdleClusterIsDroppedAndAUsedOneIsNot(t *testing.T) {
 	require.Never(t, func() bool { return isStopped(first) }, 200*time.Millisecond, 20*time.Millisecond)
 
 	done()
-	require.Eventually(t, func() bool { return isStopped(first) }, 25*time.Second, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return isStopped(first) }, 2*time.Minute, 20*time.Millisecond)
 	again, err := clusters.Cluster(t.Context(), "spoke")
 	require.NoError(t, err)
 	require.NotSame(t, first, again)
@@ -127,6 +129,7 @@ func userWho(t *testing.T, name string, may ...rbacv1.PolicyRule) (*rest.Config,
 		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: name}},
 	}
 	require.NoError(t, admin.Create(t.Context(), binding))
+	devstacktest.Granted(t, stack.Cluster("spoke"), name, authorizationv1.ResourceAttributes{Verb: may[0].Verbs[0], Group: may[0].APIGroups[0], Resource: may[0].Resources[0]})
 	t.Cleanup(func() {
 		require.NoError(t, client.IgnoreNotFound(admin.Delete(context.Background(), binding)))
 		require.NoError(t, admin.Delete(context.Background(), role))
@@ -188,7 +191,7 @@ func TestAMissingKindIsDiscoveredOnceItIsServed(t *testing.T) {
 	require.Eventually(t, func() bool {
 		served, err := cluster.Serves(t.Context(), lock)
 		return err == nil && served
-	}, 25*time.Second, 20*time.Millisecond)
+	}, 2*time.Minute, 20*time.Millisecond)
 }
 
 func TestAClustersFileIsReadStrictlyAndAllErrorsAreReported(t *testing.T) {

@@ -113,7 +113,7 @@ func TestAWaitFailsWhenTheAPIServerHangs(t *testing.T) {
 	require.NoError(t, err)
 	clusters := kube.New(source, kube.Options{SafetyInterval: 100 * time.Millisecond})
 	t.Cleanup(clusters.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), 25*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	cluster, err := clusters.Cluster(ctx, "bare")
 	require.NoError(t, err)

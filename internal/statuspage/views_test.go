@@ -25,7 +25,7 @@ import (
 
 const (
 	// patience limits each wait on a busy machine.
-	patience = time.Minute
+	patience = 2 * time.Minute
 	// tick is how often a condition is checked.
 	tick = 20 * time.Millisecond
 )
