@@ -93,7 +93,7 @@ func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 		}
 	}
 	select { // the opening is at a fixed time
-	case <-time.After(time.Until(ends.Add(3 * time.Second))):
+	case <-time.After(time.Until(ends.Add(6 * time.Second))):
 	case <-t.Context().Done():
 	}
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
