@@ -42,14 +42,20 @@ metadata: {namespace: default, name: redis}
 apiVersion: acid.zalan.do/v1
 kind: postgresql
 metadata: {namespace: default, name: postgresql-default-main}
-spec: {teamId: postgresql-default, numberOfInstances: 1}
+spec: {teamId: postgresql-default, numberOfInstances: 1, postgresql: {version: "16"}, volume: {size: 1Gi}}
 status: {PostgresClusterStatus: Creating}
 ---
 apiVersion: minio.min.io/v2
 kind: Tenant
 metadata: {namespace: default, name: storage, labels: {goharbor.io/harbor-cluster: main}}
 spec: {pools: []}
-status: {currentState: Initialized, availableReplicas: 2, pools: [{ssName: storage-zone-harbor, state: PoolInitialized}]}
+status:
+  currentState: Initialized
+  availableReplicas: 2
+  pools: [{ssName: storage-zone-harbor, state: PoolInitialized}]
+  certificates: {}
+  revision: 0
+  syncVersion: v4.2.0
 ---
 apiVersion: batch/v1
 kind: Job
@@ -59,7 +65,17 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: mc, image: mc
 apiVersion: goharbor.io/v1beta1
 kind: Harbor
 metadata: {namespace: default, name: main-harbor}
-spec: {externalURL: "https://core.harbor.example", version: 2.5.0}
+spec:
+  externalURL: https://core.harbor.example
+  version: 2.5.0
+  harborAdminPasswordRef: admin
+  expose: {core: {ingress: {host: core.harbor.example}}}
+  core: {tokenIssuer: {name: issuer, kind: Issuer}}
+  jobservice: {}
+  registry: {}
+  database: {hosts: [{host: postgresql-default-main.default.svc, port: 5432}], username: harbor, passwordRef: main-database-password}
+  redis: {host: redis.example, port: 6379, passwordRef: redis}
+  imageChartStorage: {s3: {bucket: harbor, region: us-east-1}}
 status: {conditions: [{type: Failed, status: "False"}, {type: InProgress, status: "False"}]}
 `
 
