@@ -122,8 +122,17 @@ func deploySlowPod(t *testing.T, spoke *devstack.Cluster, node string, annotatio
 		}}},
 	}}
 	deploy(t, spoke, slowPod)
-	require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
-	return slowPod.Name
+	for { // the scheduler may not know yet that the node was uncordoned after another test
+		require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
+		pods := spoke.Client.CoreV1().Pods(slowPod.Namespace)
+		list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + slowPod.Name})
+		require.NoError(t, err)
+		elsewhere := slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node || pod.DeletionTimestamp != nil })
+		if len(elsewhere) == 0 {
+			return slowPod.Name
+		}
+		require.NoError(t, client.IgnoreNotFound(pods.Delete(t.Context(), elsewhere[0].Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})))
+	}
 }
 
 // deployBlocked runs three pods with a budget that needs two healthy ones. One is not ready, so none may be evicted until release makes it ready.

@@ -163,7 +163,7 @@ func TestAHarborIsCreatedOnceDespiteWorkerCrashesAtEachStep(t *testing.T) {
 	}
 	// The third Harbor had all its objects before. A create that the killed worker did not wait for is logged as cancelled, although it succeeded.
 	all := spoke.created(t, namespaces[2])
-	require.Len(t, all, 10, "%v", all)
+	require.Len(t, all, 11, "%v", all)
 	for _, namespace := range namespaces {
 		for object := range all {
 			found := object.in(t, spoke, namespaces[2], namespace)

@@ -113,7 +113,7 @@ func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-2")
 	slowPod := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
 	before := len(actionsOf(t, spoke))
-	startRollout(t, rollout("nightly", "maintenanceWindows: [night]", 60, spoke.Name))
+	startUnchecked(t, rollout("nightly", "maintenanceWindows: [night]", 60, spoke.Name)) // the window is defined later
 	waiting := func(s ranv1.ClusterGroupUpgradeStatus) bool {
 		return s.Wait != nil && s.Wait.Reason == "WaitingForWindow"
 	}
