@@ -11,7 +11,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"k8s.io/cli-runtime/pkg/printers"
-	kubectlget "k8s.io/kubectl/pkg/cmd/get"
 	"sigs.k8s.io/yaml"
 )
 
@@ -95,11 +94,10 @@ var templateExamples = map[string]string{
 // newTemplate returns the function that renders the fields of -o json with a template.
 func newTemplate(format, text string) (func(io.Writer, any) error, error) {
 	if format == formatJSONPath {
-		relaxed, err := kubectlget.RelaxedJSONPathExpression(text)
-		if err != nil {
-			return nil, err
+		if !strings.Contains(text, "{") { // a path alone, as kubectl --sort-by takes it
+			text = "{." + strings.TrimPrefix(text, ".") + "}"
 		}
-		printer, err := printers.NewJSONPathPrinter(relaxed)
+		printer, err := printers.NewJSONPathPrinter(text)
 		if err != nil {
 			return nil, err
 		}

@@ -138,7 +138,7 @@ func TestAFormatIsATemplateOfTheFieldsOfJSON(t *testing.T) {
 	for format, wanted := range map[string]string{
 		"jsonpath={.pods[*].name}": "p1", "jsonpath=.pods[0].action": "block", "go-template={{range .pods}}{{.namespace}}/{{.name}}{{end}}": "shop/p1",
 		"jsonpath-file=" + file(t, "path.txt", "{.drainable}"): "false", "go-template-file=" + file(t, "template.txt", "{{.drainable}}"): "false",
-		"jsonpath={.absent}": "",
+		"jsonpath={.absent}": "", `jsonpath={range .pods[*]}{.name}{"\n"}{end}`: "p1\n",
 	} {
 		require.Equal(t, wanted, preview(format).stdout, format)
 	}
