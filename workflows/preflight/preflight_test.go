@@ -128,6 +128,6 @@ func TestTheDrainsOfTheFirstClustersOfARolloutArePreviewed(t *testing.T) {
 
 func TestTheProblemsOfASelectionHaveTheirField(t *testing.T) {
 	w := newWorld(t)
-	w.Plan = rollouts.Plan{Plan: rollout.NewPlan(&ranv1.ClusterGroupUpgrade{Spec: ranv1.ClusterGroupUpgradeSpec{Clusters: []string{"a", "b", "c", "d"}}}, rollout.Inventory{}, time.Now())}
+	w.Plan = rollouts.Plan{Plan: rollout.NewPlan(&ranv1.ClusterGroupUpgrade{Spec: ranv1.ClusterGroupUpgradeSpec{Clusters: []string{"a", "b", "c", "d"}}}, rollout.Inventory{}, time.Time{})}
 	require.Equal(t, []string{"spec.clusters: 4 clusters are not ManagedClusters, such as a, b, c"}, checked(t, w, Input{Rollout: &ranv1.ClusterGroupUpgrade{}}).Problems)
 }
