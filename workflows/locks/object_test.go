@@ -41,8 +41,7 @@ func sendPolicy(w *workflowtest.LockWorld, change func(*locksworkflow.ObjectRequ
 // publishedTo returns the writes to the policy, and the statuses in them.
 func publishedTo(t *testing.T, w *workflowtest.LockWorld) (writes []objects.PublishStatusInput, statuses []drydockv1.WorkloadLockPolicyStatus) {
 	t.Helper()
-	for _, in := range w.InputsOf("PublishStatus") {
-		write := in.(objects.PublishStatusInput)
+	for _, write := range w.Published() {
 		text, err := json.Marshal(write.Status)
 		require.NoError(t, err)
 		var status drydockv1.WorkloadLockPolicyStatus

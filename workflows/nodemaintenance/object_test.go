@@ -47,8 +47,8 @@ func sendRequest(w *workflowtest.World, change func(*nodemaintenance.ObjectReque
 func published(t *testing.T, w *workflowtest.World) []maintenancev1.NodeMaintenanceStatus {
 	t.Helper()
 	var all []maintenancev1.NodeMaintenanceStatus
-	for _, in := range w.InputsOf("PublishStatus") {
-		text, err := json.Marshal(in.(objects.PublishStatusInput).Status)
+	for _, write := range w.Published() {
+		text, err := json.Marshal(write.Status)
 		require.NoError(t, err)
 		var status maintenancev1.NodeMaintenanceStatus
 		require.NoError(t, json.Unmarshal(text, &status))
@@ -65,7 +65,7 @@ func TestADeletedObjectReturnsTheReadyNode(t *testing.T) {
 	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	statuses := published(t, w)
 	require.Equal(t, maintenancev1.NodeCompleted, statuses[len(statuses)-1].State)
-	require.True(t, w.InputsOf("PublishStatus")[len(statuses)-1].(objects.PublishStatusInput).Final)
+	require.True(t, w.Published()[len(statuses)-1].Final)
 	ready := 0
 	for _, status := range statuses {
 		if meta.IsStatusConditionTrue(status.Conditions, maintenancev1.ConditionReady) {
@@ -237,14 +237,13 @@ func TestTheEventsAndTheReadyTimeOfAnObject(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	var states []string
 	annotations := map[string]string{}
-	for i, in := range w.InputsOf("PublishStatus") {
-		written := in.(objects.PublishStatusInput)
-		maps.Copy(annotations, written.Annotations)
-		for _, event := range written.Events {
-			require.Equal(t, maintenancev1.EventConditionChanged, event.Reason)
-			states = append(states, event.Message)
-			require.EqualValues(t, len(states), event.Number, "write %d", i)
-		}
+	for _, write := range w.Published() {
+		maps.Copy(annotations, write.Annotations)
+	}
+	for _, event := range w.PublishedEvents() {
+		require.Equal(t, maintenancev1.EventConditionChanged, event.Reason)
+		states = append(states, event.Message)
+		require.EqualValues(t, len(states), event.Number)
 	}
 	require.Equal(t, []string{"Pending", "Scheduled", "Cordon", "WaitForPodCompletion", "Draining", "Ready", "HealthChecks", "CleaningUp", "Completed"}, states)
 	ready, err := time.Parse(time.RFC3339, annotations[maintenancev1.AnnotationReadyTime])
@@ -260,8 +259,8 @@ func TestAStaleObjectIsCollectedUnlessItsAnnotationForbidsIt(t *testing.T) {
 	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeReady), sendRequest(w, func(*nodemaintenance.ObjectRequest) {}))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
-	written := w.InputsOf("PublishStatus")
-	require.True(t, written[len(written)-1].(objects.PublishStatusInput).Delete)
+	written := w.Published()
+	require.True(t, written[len(written)-1].Delete)
 }
 
 func TestAnObjectWaitsForPodsThatMayNotBeEvicted(t *testing.T) {

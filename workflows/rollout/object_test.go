@@ -42,10 +42,8 @@ func sendObject(w *workflowtest.World, enabled bool, change func(*rolloutworkflo
 // eventsOnObject returns the reasons of the Events on the object.
 func eventsOnObject(w *workflowtest.World) []string {
 	var reasons []string
-	for _, in := range w.InputsOf("PublishStatus") {
-		for _, event := range in.(objects.PublishStatusInput).Events {
-			reasons = append(reasons, event.Reason)
-		}
+	for _, event := range w.PublishedEvents() {
+		reasons = append(reasons, event.Reason)
 	}
 	return reasons
 }
@@ -75,8 +73,8 @@ func TestAPatchOfEnableStartsTheRolloutOfAnObject(t *testing.T) {
 	status := shownStatus(t, w)
 	require.EqualValues(t, 2, status.Conditions[0].ObservedGeneration)
 	require.Zero(t, status.Status.CurrentBatch)
-	published := w.InputsOf("PublishStatus")
-	require.True(t, published[len(published)-1].(objects.PublishStatusInput).Final)
+	published := w.Published()
+	require.True(t, published[len(published)-1].Final)
 	require.Equal(t, []string{
 		ranv1.EventCreated, ranv1.EventStarted, ranv1.EventStarted, ranv1.EventSuccess, ranv1.EventStarted, ranv1.EventSuccess, ranv1.EventSuccess,
 	}, eventsOnObject(w))
@@ -149,8 +147,8 @@ func TestARolloutWorksOnWhileItsStatusIsRefused(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, objectRollout(true))
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.False(t, w.Now().Before(accepted), "the rollout ends when its last status is written")
-	written := w.InputsOf("PublishStatus")
-	last := written[len(written)-1].(objects.PublishStatusInput)
+	written := w.Published()
+	last := written[len(written)-1]
 	require.True(t, last.Final)
 	var reasons []string
 	for _, event := range last.Events {
@@ -206,8 +204,8 @@ func TestADeletedObjectCancelsItsRollout(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, objectRollout(true))
 	status := workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 	require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message, "the ClusterGroupUpgrade was deleted")
-	published := w.InputsOf("PublishStatus")
-	require.True(t, published[len(published)-1].(objects.PublishStatusInput).Final)
+	published := w.Published()
+	require.True(t, published[len(published)-1].Final)
 }
 
 func TestAnEditOfARunningObjectChangesOnlyTheTimeout(t *testing.T) {

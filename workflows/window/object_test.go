@@ -46,8 +46,7 @@ type windowStatus struct {
 func writtenTo(t *testing.T, w *workflowtest.WindowWorld) []windowStatus {
 	t.Helper()
 	var all []windowStatus
-	for _, input := range w.InputsOf("PublishStatus") {
-		in := input.(objects.PublishStatusInput)
+	for _, in := range w.Published() {
 		status := windowStatus{uid: in.Object.UID, final: in.Final}
 		text, err := json.Marshal(in.Status)
 		require.NoError(t, err)

@@ -1,13 +1,16 @@
 package workflowtest
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
 
 	"go.temporal.io/sdk/activity"
+	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities/drain"
+	"drydock.dev/drydock/activities/events"
 	"drydock.dev/drydock/activities/health"
 	"drydock.dev/drydock/activities/jobs"
 	"drydock.dev/drydock/activities/locks"
@@ -177,6 +180,41 @@ func (w *World) InputsOf(activity string) []any {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
 	return slices.Clone(w.Inputs[activity])
+}
+
+// Published returns the writes of statuses, object by object, the last one of the workflow last. The test environment does not wait for a write that the
+// workflow cancels, so that write may be recorded after the last one, with Events that the last one repeats.
+func (w *World) Published() []objects.PublishStatusInput {
+	var uids []types.UID
+	var all []objects.PublishStatusInput
+	for _, in := range w.InputsOf("PublishStatus") {
+		all = append(all, in.(objects.PublishStatusInput))
+		if uid := all[len(all)-1].Object.UID; !slices.Contains(uids, uid) {
+			uids = append(uids, uid)
+		}
+	}
+	slices.SortStableFunc(all, func(a, b objects.PublishStatusInput) int {
+		return cmp.Or(cmp.Compare(slices.Index(uids, a.Object.UID), slices.Index(uids, b.Object.UID)), boolean(a.Final)-boolean(b.Final))
+	})
+	return all
+}
+
+func boolean(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// PublishedEvents returns the Events of the writes of statuses, each once, in the order of their numbers.
+func (w *World) PublishedEvents() []events.ObjectEvent {
+	var all []events.ObjectEvent
+	for _, write := range w.Published() {
+		all = append(all, write.Events...)
+	}
+	byNumber := func(a, b events.ObjectEvent) int { return cmp.Compare(a.Number, b.Number) }
+	slices.SortStableFunc(all, byNumber)
+	return slices.CompactFunc(all, func(a, b events.ObjectEvent) bool { return a.Number == b.Number })
 }
 
 // Once fails only the first call.
