@@ -16,7 +16,7 @@ func newConfig(c *cli) *cobra.Command {
 	cmd.Long = cmd.Short + `.
 
 A context is a profile in the configuration file of the temporal CLI (TEMPORAL_CONFIG_FILE, or temporalio/temporal.toml in the directory for
-the configuration of users), with defaults for --cluster and --namespace in addition. Flags and environment variables override it.
+the configuration of users), with defaults for --cluster, --namespace and --encryption-key-file in addition. Flags and environment variables override it.
 
 TLS, API keys and codecs of a profile are set with "temporal config set".`
 	cmd.AddCommand(newConfigGetContexts(c), newConfigCurrentContext(c), newConfigUseContext(c), newConfigSetContext(c), newConfigDeleteContext(c), newConfigView(c))
@@ -165,7 +165,7 @@ func newConfigSetContext(c *cli) *cobra.Command {
 		Use:   "set-context NAME",
 		Short: "Create a context, or change its settings",
 		Long: `Create a context, or change its settings: the address and the namespace of Temporal (--address, --temporal-namespace), and the defaults of
---cluster and --namespace. Settings without a flag stay as they are; an empty value removes one.
+--cluster, --namespace and --encryption-key-file. Settings without a flag stay as they are; an empty value removes one.
 
 Comments in the file are lost.`,
 		Args: operands("NAME"), ValidArgsFunction: c.completeContextNames(),
@@ -189,6 +189,7 @@ Comments in the file are lost.`,
 			"temporal-namespace": func() { profile.Namespace = c.connection.Namespace },
 			"cluster":            func() { changed.Cluster = settings.Cluster },
 			"namespace":          func() { changed.Namespace = settings.Namespace },
+			keyFileSetting:       func() { changed.EncryptionKeyFile = c.connection.EncryptionKeyFile },
 		} {
 			if cmd.Flags().Changed(flag) {
 				set()

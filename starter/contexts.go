@@ -26,17 +26,22 @@ import (
 //	[profile.prod.drydock]
 //	cluster = "spoke-1"
 //	namespace = "ztp"
+//	encryption-key-file = "/etc/drydock/keys.yaml"
 //
 // The name of the current context is in a file of its own, because other programs use the same profiles.
 
 // contextTable is the name of that table.
 const contextTable = "drydock"
 
+// keyFileSetting is the setting of that table for the key file.
+const keyFileSetting = "encryption-key-file"
+
 // contextSettings is that table.
 type contextSettings struct {
-	// Cluster and Namespace are the defaults of --cluster and --namespace.
-	Cluster   string `json:"cluster,omitempty"`
-	Namespace string `json:"namespace,omitempty"`
+	// Cluster, Namespace and EncryptionKeyFile are the defaults of --cluster, --namespace and --encryption-key-file.
+	Cluster           string `json:"cluster,omitempty"`
+	Namespace         string `json:"namespace,omitempty"`
+	EncryptionKeyFile string `json:"encryptionKeyFile,omitempty"`
 }
 
 // contextFile is the configuration file of the temporal CLI.
@@ -78,7 +83,8 @@ func (f *contextFile) settings(name string) contextSettings {
 	table, _ := f.others[name][contextTable].(map[string]any)
 	cluster, _ := table["cluster"].(string)
 	namespace, _ := table["namespace"].(string)
-	return contextSettings{cluster, namespace}
+	keyFile, _ := table[keyFileSetting].(string)
+	return contextSettings{cluster, namespace, keyFile}
 }
 
 // set changes Drydock's settings of a context.
@@ -87,7 +93,7 @@ func (f *contextFile) set(name string, settings contextSettings) {
 		f.others[name] = map[string]any{}
 	}
 	table := map[string]any{}
-	for field, value := range map[string]string{"cluster": settings.Cluster, "namespace": settings.Namespace} {
+	for field, value := range map[string]string{"cluster": settings.Cluster, "namespace": settings.Namespace, keyFileSetting: settings.EncryptionKeyFile} {
 		if value != "" {
 			table[field] = value
 		}
@@ -169,6 +175,9 @@ func (c *cli) useContext() error {
 	c.contextNamespace = settings.Namespace
 	if c.cluster == "" {
 		c.cluster = settings.Cluster
+	}
+	if c.connection.EncryptionKeyFile == "" {
+		c.connection.EncryptionKeyFile = settings.EncryptionKeyFile
 	}
 	return settings.check("context " + name)
 }

@@ -79,6 +79,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if err != nil {
 		return err
 	}
+	o.connection.Worker = true
 	connection, err := o.connection.Options(log, metrics)
 	if err != nil {
 		return err

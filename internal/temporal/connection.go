@@ -2,8 +2,10 @@ package temporal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"strings"
 
 	"github.com/spf13/pflag"
@@ -20,6 +22,10 @@ type Connection struct {
 	Namespace  string
 	Profile    string
 	ConfigFile string
+	// EncryptionKeyFile is the path of the KeyFile; empty: payloads are not encrypted.
+	EncryptionKeyFile string
+	// Worker: a failure whose key is missing fails the workflow task that reads it. Elsewhere it is an error that names the key.
+	Worker bool
 }
 
 // AddFlags adds flags with the names that the temporal CLI uses, except for its --namespace: Kubernetes objects have one, too.
@@ -28,30 +34,64 @@ func (c *Connection) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&c.Namespace, "temporal-namespace", c.Namespace, `Temporal namespace (env TEMPORAL_NAMESPACE; default "default")`)
 	flags.StringVar(&c.Profile, "profile", c.Profile, "profile of the temporal CLI's configuration file (env TEMPORAL_PROFILE)")
 	flags.StringVar(&c.ConfigFile, "config-file", c.ConfigFile, "configuration file of the temporal CLI (env TEMPORAL_CONFIG_FILE)")
+	flags.StringVar(&c.EncryptionKeyFile, "encryption-key-file", os.Getenv(encryptionKeyFileVariable),
+		"file with the keys that encrypt what Temporal stores (env "+encryptionKeyFileVariable+"; default: no encryption)")
+}
+
+const encryptionKeyFileVariable = "DRYDOCK_ENCRYPTION_KEY_FILE"
+
+// Keys returns the keys of the key file; nil without one.
+func (c Connection) Keys(logger *slog.Logger) (Keys, error) {
+	if c.EncryptionKeyFile == "" {
+		return nil, nil
+	}
+	keys, err := ReadKeyFile(c.EncryptionKeyFile, logger)
+	if err != nil {
+		return nil, fmt.Errorf("--encryption-key-file: %w", err)
+	}
+	return keys, nil
 }
 
 // Options returns client options with every setting filled in. Without a logger nothing is logged, without metrics nothing is measured.
 func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) (client.Options, error) {
-	options, err := envconfig.LoadClientOptions(envconfig.LoadClientOptionsRequest{
-		ConfigFilePath: c.ConfigFile, ConfigFileProfile: c.Profile,
-	})
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	keys, err := c.Keys(logger)
+	if err != nil {
+		return client.Options{}, err
+	}
+	options, err := c.profileOptions(keys != nil)
 	if err != nil {
 		return client.Options{}, fmt.Errorf("temporal configuration: %w", err)
 	}
 	options.HostPort = firstSet(c.Address, options.HostPort, client.DefaultHostPort)
 	options.Namespace = firstSet(c.Namespace, options.Namespace, client.DefaultNamespace)
-	if logger == nil {
-		logger = slog.New(slog.DiscardHandler)
-	}
 	options.Logger = log.NewStructuredLogger(logger)
 	options.MetricsHandler = metrics
-	if options.DataConverter == nil { // a profile may name its own codec
-		options.DataConverter = DataConverter()
-	}
+	options.DataConverter = EncryptedDataConverter(keys)
+	options.FailureConverter = newFailureConverter(keys, options.DataConverter, c.Worker)
 	// Messages are a few kilobytes. Compressing them, the SDK's default, costs the worker and the server more time than it saves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(retryBusy))
+	if keys != nil {
+		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(decryptAnswers(keys)))
+	}
 	return options, nil
+}
+
+// profileOptions returns the settings of the environment and the profile. A remote codec there is for other programs: Drydock would ignore it, and send
+// in plain text what its owner wants encrypted. Beside a key file, it may be Drydock's own codec server, which the temporal CLI uses.
+func (c Connection) profileOptions(encrypted bool) (client.Options, error) {
+	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{ConfigFilePath: c.ConfigFile, ConfigFileProfile: c.Profile})
+	if err != nil {
+		return client.Options{}, err
+	}
+	if profile.Codec != nil && profile.Codec.Endpoint != "" && !encrypted {
+		return client.Options{}, errors.New("the profile has codec.endpoint (or TEMPORAL_CODEC_ENDPOINT is set), but Drydock uses no remote codec: " +
+			"set --encryption-key-file, or remove the endpoint")
+	}
+	return profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
 }
 
 // Dial connects to Temporal. The error names the address.

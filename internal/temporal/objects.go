@@ -5,7 +5,6 @@ import (
 
 	commonpb "go.temporal.io/api/common/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/converter"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -59,7 +58,7 @@ func ObjectIn(memo *commonpb.Memo) (*Object, error) {
 		return nil, nil
 	}
 	object := &Object{}
-	if err := converter.GetDefaultDataConverter().FromPayload(payload, object); err != nil {
+	if err := DataConverter().FromPayload(payload, object); err != nil {
 		return nil, fmt.Errorf("read memo field %s: %w", MemoObject, err)
 	}
 	return object, nil
@@ -72,7 +71,7 @@ const MemoStarted = "started"
 func StartedBy(memo *commonpb.Memo) (by SignalRequest) {
 	if payload, ok := memo.GetFields()[MemoStarted]; ok {
 		// An undecodable value is from another program.
-		_ = converter.GetDefaultDataConverter().FromPayload(payload, &by)
+		_ = DataConverter().FromPayload(payload, &by)
 	}
 	return by
 }

@@ -115,6 +115,9 @@ func TestTheConnectionToARealServer(t *testing.T) {
 	t.Run("the lease", func(t *testing.T) { leases(t, c) })
 	t.Run("a workflow is open, closed or unknown", func(t *testing.T) { describesChains(t, c) })
 	t.Run("a payload above the server's limit arrives", func(t *testing.T) { takesLongPayloads(t, c) })
+	t.Run("with keys, Temporal stores nothing readable", func(t *testing.T) { storesNothingReadable(t, stack, c) })
+	t.Run("a workflow waits for its key", func(t *testing.T) { waitsForItsKey(t, stack, c) })
+	t.Run("messages with foreign keys do no harm", func(t *testing.T) { survivesForeignKeys(t, stack, c) })
 	t.Run("the SDK's metrics are exported to Prometheus, latencies in seconds", func(t *testing.T) { measures(t, registry) })
 }
 
