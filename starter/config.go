@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 
 	"github.com/jedib0t/go-pretty/v6/table"
@@ -184,12 +185,18 @@ Comments in the file are lost.`,
 			file.config.Profiles[args[0]] = profile
 		}
 		changed := file.settings(args[0])
+		keyFile := c.connection.EncryptionKeyFile
+		if keyFile != "" {
+			if keyFile, err = filepath.Abs(keyFile); err != nil {
+				return err
+			}
+		}
 		for flag, set := range map[string]func(){
 			"address":            func() { profile.Address = c.connection.Address },
 			"temporal-namespace": func() { profile.Namespace = c.connection.Namespace },
 			"cluster":            func() { changed.Cluster = settings.Cluster },
 			"namespace":          func() { changed.Namespace = settings.Namespace },
-			keyFileSetting:       func() { changed.EncryptionKeyFile = c.connection.EncryptionKeyFile },
+			keyFileSetting:       func() { changed.EncryptionKeyFile = keyFile },
 		} {
 			if cmd.Flags().Changed(flag) {
 				set()

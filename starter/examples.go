@@ -149,6 +149,8 @@ drydock release --all`,
 
 	"serve": `
 drydock serve --portal main --listen 127.0.0.1:8090`,
+	"codec-server": `
+drydock codec-server --encryption-key-file keys.yaml --origin http://localhost:8233`,
 	"setup": `
 # search attributes in Temporal, CRDs on the hub and on a spoke
 drydock setup --hub-context hub --spoke-context spoke-1

@@ -163,7 +163,7 @@ func isolate(t *testing.T) {
 	t.Helper()
 	for _, variable := range os.Environ() {
 		name, _, _ := strings.Cut(variable, "=")
-		if strings.HasPrefix(name, "TEMPORAL_") || name == clusterVariable {
+		if strings.HasPrefix(name, "TEMPORAL_") || strings.HasPrefix(name, "DRYDOCK_") {
 			t.Setenv(name, "")
 			require.NoError(t, os.Unsetenv(name))
 		}

@@ -1,30 +1,24 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"crypto/tls"
 	"fmt"
 	"log/slog"
 	"net"
-	"net/netip"
 	"net/url"
-	"os"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
-	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
 
 	"drydock.dev/drydock/internal/statuspage"
 )
 
 // serveFlags are the flags of the status page.
 type serveFlags struct {
-	portal, title, listen, webUI, tokenFile string
-	certFile, keyFile                       string
-	portalOnly, plainTextToken              bool
-	hosts                                   []string
-	streams, streamsPerAddress              int
+	webFlags
+	portal, title, webUI       string
+	portalOnly                 bool
+	streams, streamsPerAddress int
 }
 
 func newServe(c *cli) *cobra.Command {
@@ -43,13 +37,9 @@ They are read-only unless --token-file gives a token, whose bearers may announce
 	cmd.Flags().StringVar(&flags.portal, "portal", "main", "name of the portal to show")
 	cmd.Flags().StringVar(&flags.title, "title", "", "title of the page, e.g. \"Status of Example Ltd.\" (default: the name of the portal)")
 	cmd.Flags().BoolVar(&flags.portalOnly, "portal-only", false, "show only the portal, without rollouts and node maintenances")
-	cmd.Flags().StringVar(&flags.listen, "listen", "127.0.0.1:8090", "address to serve on; everyone who can reach it can read")
+	flags.add(cmd.Flags(), "127.0.0.1:8090", "everyone who can reach it can read",
+		"file with the token that lets its bearer announce and cancel maintenances (default: read-only)")
 	cmd.Flags().StringVar(&flags.webUI, "temporal-ui", "", "address of Temporal's Web UI, for links to workflows, e.g. http://localhost:8233 (default: no links)")
-	cmd.Flags().StringVar(&flags.tokenFile, "token-file", "", "file with the token that lets its bearer announce and cancel maintenances (default: read-only)")
-	cmd.Flags().BoolVar(&flags.plainTextToken, "allow-plain-text-token", false, "accept the token without TLS on an address that other machines reach, as behind a proxy with TLS")
-	cmd.Flags().StringVar(&flags.certFile, "tls-cert", "", "file with the PEM certificate, and its chain, to serve HTTPS; read again when it changes (default: plain HTTP)")
-	cmd.Flags().StringVar(&flags.keyFile, "tls-key", "", "file with the PEM private key of the certificate")
-	cmd.Flags().StringSliceVar(&flags.hosts, "host", nil, "host names under which clients reach the page (default: localhost and IP addresses only)")
 	cmd.Flags().IntVar(&flags.streams, "streams", statuspage.DefaultStreams, "maximum number of clients with live updates")
 	cmd.Flags().IntVar(&flags.streamsPerAddress, "streams-per-address", statuspage.DefaultStreamsPerAddress, "maximum number of those from one address; a loopback address, as of a proxy, has no limit of its own")
 	return cmd
@@ -81,16 +71,9 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return fmt.Errorf("serve the status page (--listen): %w", err)
 	}
-	scheme := "http"
-	if certificates != nil {
-		scheme = "https"
-	}
-	fmt.Fprintf(c.Out, "serving portal %s at %s://%s/\n", flags.portal, scheme, listener.Addr())
+	fmt.Fprintf(c.Out, "serving portal %s at %s://%s/\n", flags.portal, flags.scheme(), listener.Addr())
 	return server.Serve(ctx, listener)
 }
-
-// tokenLength is the minimum length of a token, so that it cannot be guessed.
-const tokenLength = 16
 
 // check validates the flags and reads the token.
 func (f serveFlags) check() (token string, err error) {
@@ -109,42 +92,5 @@ func (f serveFlags) check() (token string, err error) {
 	if f.streamsPerAddress < 1 {
 		return "", usagef("--streams-per-address %d: must be 1 or more", f.streamsPerAddress)
 	}
-	if (f.certFile == "") != (f.keyFile == "") {
-		return "", usagef("--tls-cert and --tls-key: set both or none")
-	}
-	if f.tokenFile == "" {
-		return "", nil
-	}
-	if f.certFile == "" && !f.plainTextToken && !isLoopback(f.listen) {
-		return "", usagef("--token-file: --listen %s is reached by other machines, and the token would travel in plain text: set --tls-cert and --tls-key, "+
-			"or --allow-plain-text-token behind a proxy with TLS", f.listen)
-	}
-	text, err := os.ReadFile(f.tokenFile)
-	if err != nil {
-		return "", inputError(fmt.Errorf("--token-file: %w", err))
-	}
-	if text = bytes.TrimSpace(text); len(text) < tokenLength {
-		return "", inputError(fmt.Errorf("--token-file %s: the token has %d characters; it must have %d or more", f.tokenFile, len(text), tokenLength))
-	}
-	return string(text), nil
-}
-
-// tls is the configuration for the certificate, which is read again when its file changes; nil without one.
-func (f serveFlags) tls(ctx context.Context) (*tls.Config, error) {
-	if f.certFile == "" {
-		return nil, nil
-	}
-	certificates, err := certwatcher.New(f.certFile, f.keyFile)
-	if err != nil {
-		return nil, inputError(fmt.Errorf("--tls-cert, --tls-key: %w", err))
-	}
-	go func() { _ = certificates.Start(ctx) }() // it also reads the files every ten seconds
-	return &tls.Config{GetCertificate: certificates.GetCertificate, MinVersion: tls.VersionTLS12}, nil
-}
-
-// isLoopback reports whether only this machine reaches a listen address.
-func isLoopback(listen string) bool {
-	host, _, err := net.SplitHostPort(listen)
-	address, notAnAddress := netip.ParseAddr(host)
-	return err == nil && (host == "localhost" || notAnAddress == nil && address.IsLoopback())
+	return f.token()
 }

@@ -169,11 +169,11 @@ func TestATokenDoesNotTravelInPlainText(t *testing.T) {
 		require.Equal(t, exitUsage, got.status, listen)
 		require.Contains(t, got.stderr, "--token-file: --listen "+listen+" is reached by other machines")
 	}
-	for _, accepted := range []serveFlags{
+	for _, accepted := range []webFlags{
 		{listen: "localhost:0"}, {listen: "127.0.0.2:0"}, {listen: "[::1]:0"}, {listen: ":0", plainTextToken: true}, {listen: ":0", certFile: "c", keyFile: "k"},
 	} {
-		accepted.portal, accepted.streams, accepted.streamsPerAddress, accepted.tokenFile = "main", 1, 1, token
-		read, err := accepted.check()
+		accepted.tokenFile = token
+		read, err := accepted.token()
 		require.NoError(t, err, "%+v", accepted)
 		require.Equal(t, "correct-horse-battery", read)
 	}

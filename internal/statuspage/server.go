@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/client"
+
+	"drydock.dev/drydock/internal/webaccess"
 )
 
 // Limits of requests, which are small and fast.
@@ -147,7 +149,7 @@ func (s *Server) Handler() http.Handler {
 	mux.Handle("/mcp", s.mcpHandler())
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	// A browser sends requests on behalf of other sites, so those may only read.
-	return secured(forOwnNames(s.options.Hosts, http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, bodyBytes))))
+	return secured(webaccess.OwnNames(s.options.Hosts, http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, bodyBytes))))
 }
 
 // secured sets headers that forbid other resources, frames and content sniffing.

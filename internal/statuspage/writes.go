@@ -3,11 +3,8 @@ package statuspage
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"net/http"
-	"strings"
 	"time"
 
 	"connectrpc.com/connect"
@@ -22,6 +19,7 @@ import (
 	"drydock.dev/drydock/internal/portal"
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/webaccess"
 )
 
 // writeTimeout limits a change of the portal.
@@ -35,9 +33,7 @@ func (s *Server) authorize(header http.Header) error {
 	if s.options.Token == "" {
 		return connect.NewError(connect.CodePermissionDenied, errors.New("this server is read-only: start it with --token-file to allow changes"))
 	}
-	scheme, token, _ := strings.Cut(header.Get("Authorization"), " ")
-	got, wanted := sha256.Sum256([]byte(token)), sha256.Sum256([]byte(s.options.Token))
-	if !strings.EqualFold(scheme, "Bearer") || subtle.ConstantTimeCompare(got[:], wanted[:]) != 1 {
+	if !webaccess.HasToken(header, s.options.Token) {
 		return connect.NewError(connect.CodeUnauthenticated, errors.New("the token is missing or wrong: send it as Authorization: Bearer TOKEN"))
 	}
 	return nil

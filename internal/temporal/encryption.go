@@ -18,7 +18,7 @@ type Keys interface {
 	Decrypt(keyID string, encrypted []byte) ([]byte, error)
 }
 
-// KeyError is the error of a payload whose key is missing, or is another one than that which encrypted it.
+// KeyError is the error of a payload whose key is missing, or differs from the one that encrypted it.
 type KeyError struct {
 	KeyID string
 	// Problem continues the sentence that begins with the key.

@@ -16,7 +16,7 @@ import (
 type failureConverter struct {
 	converter.FailureConverter
 	codec encryption
-	// panics: a failure whose key is missing fails the workflow task. Without its details the workflow would go on with a wrong state.
+	// panics: a failure whose key is missing fails the workflow task. Without its details the workflow would continue with a wrong state.
 	panics bool
 }
 

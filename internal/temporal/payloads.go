@@ -20,7 +20,7 @@ const (
 	// it warns above 512 KiB. Smaller payloads stay readable.
 	compressedFrom = 256 << 10
 	// maxPayload is the size in bytes that a compressed payload may have. The state of a rollout of 10,000 clusters has a tenth of it; a few kilobytes
-	// that somebody else wrote could fill the memory of a worker.
+	// from another program could fill the memory of a worker.
 	maxPayload = 64 << 20
 	// encodingZlib is the encoding of the SDK's codec.
 	encodingZlib = "binary/zlib"

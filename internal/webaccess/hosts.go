@@ -1,6 +1,9 @@
-package statuspage
+// Package webaccess decides who may use Drydock's HTTP servers.
+package webaccess
 
 import (
+	"crypto/sha256"
+	"crypto/subtle"
 	"net"
 	"net/http"
 	"net/netip"
@@ -8,10 +11,10 @@ import (
 	"strings"
 )
 
-// forOwnNames answers only requests whose host is an IP address, localhost, or one of hosts. A page of another site may resolve its own name to the
+// OwnNames answers only requests whose host is an IP address, localhost, or one of hosts. A page of another site may resolve its own name to the
 // address of this server (DNS rebinding). Its browser then treats both as one site, and would let the page read what only the person at the browser
 // may read.
-func forOwnNames(hosts []string, next http.Handler) http.Handler {
+func OwnNames(hosts []string, next http.Handler) http.Handler {
 	names := append([]string{"localhost"}, hosts...)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		name := hostName(r.Host)
@@ -30,4 +33,11 @@ func hostName(address string) string {
 		return host
 	}
 	return strings.Trim(address, "[]")
+}
+
+// HasToken reports whether a request has the token as Authorization: Bearer TOKEN. No request has an empty token.
+func HasToken(header http.Header, token string) bool {
+	scheme, sent, _ := strings.Cut(header.Get("Authorization"), " ")
+	got, wanted := sha256.Sum256([]byte(sent)), sha256.Sum256([]byte(token))
+	return token != "" && strings.EqualFold(scheme, "Bearer") && subtle.ConstantTimeCompare(got[:], wanted[:]) == 1
 }
