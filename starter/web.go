@@ -6,11 +6,12 @@ import (
 	"crypto/tls"
 	"fmt"
 	"net"
-	"net/netip"
 	"os"
 
 	"github.com/spf13/pflag"
 	"sigs.k8s.io/controller-runtime/pkg/certwatcher"
+
+	"drydock.dev/drydock/internal/webaccess"
 )
 
 // webFlags are the flags of a command that serves HTTP: where, and for whom.
@@ -42,9 +43,8 @@ func (f webFlags) token() (string, error) {
 	if f.tokenFile == "" {
 		return "", nil
 	}
-	if f.certFile == "" && !f.plainTextToken && !isLoopback(f.listen) {
-		return "", usagef("--token-file: --listen %s is reached by other machines, and the token would travel in plain text: set --tls-cert and --tls-key, "+
-			"or --allow-plain-text-token behind a proxy with TLS", f.listen)
+	if err := f.encrypted("--token-file"); err != nil {
+		return "", err
 	}
 	text, err := os.ReadFile(f.tokenFile)
 	if err != nil {
@@ -54,6 +54,15 @@ func (f webFlags) token() (string, error) {
 		return "", inputError(fmt.Errorf("--token-file %s: the token has %d characters; it must have %d or more", f.tokenFile, len(text), tokenLength))
 	}
 	return string(text), nil
+}
+
+// encrypted refuses that tokens, which a flag allows, travel in plain text.
+func (f webFlags) encrypted(flag string) error {
+	if f.certFile == "" && !f.plainTextToken && !isLoopback(f.listen) {
+		return usagef("%s: --listen %s is reached by other machines, and the token would travel in plain text: set --tls-cert and --tls-key, "+
+			"or --allow-plain-text-token behind a proxy with TLS", flag, f.listen)
+	}
+	return nil
 }
 
 // tls is the configuration for the certificate, which is read again when its file changes; nil without one.
@@ -80,6 +89,5 @@ func (f webFlags) scheme() string {
 // isLoopback reports whether only this machine reaches a listen address.
 func isLoopback(listen string) bool {
 	host, _, err := net.SplitHostPort(listen)
-	address, notAnAddress := netip.ParseAddr(host)
-	return err == nil && (host == "localhost" || notAnAddress == nil && address.IsLoopback())
+	return err == nil && webaccess.IsLoopback(host)
 }

@@ -38,8 +38,8 @@ type Options struct {
 	PortalOnly bool
 	// WebUI is the address of Temporal's Web UI; empty for no links.
 	WebUI string
-	// Token lets its bearer announce and cancel maintenances; empty for a read-only server.
-	Token string
+	// Access decides who may read, and who may announce and cancel maintenances.
+	Access Access
 	// Hosts are the names of this server in requests, beside localhost and IP addresses.
 	Hosts []string
 	// Streams is the maximum number of concurrent streams; 0 is DefaultStreams.
@@ -147,9 +147,9 @@ func (s *Server) Handler() http.Handler {
 	s.handlePages(mux)
 	s.handleAPI(mux)
 	mux.Handle("/mcp", s.mcpHandler())
-	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
+	mux.HandleFunc("GET "+publicPath, func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("ok\n")) })
 	// A browser sends requests on behalf of other sites, so those may only read.
-	return secured(webaccess.OwnNames(s.options.Hosts, http.NewCrossOriginProtection().Handler(http.MaxBytesHandler(mux, bodyBytes))))
+	return secured(webaccess.OwnNames(s.options.Hosts, http.NewCrossOriginProtection().Handler(s.options.Access.checked(http.MaxBytesHandler(mux, bodyBytes)))))
 }
 
 // secured sets headers that forbid other resources, frames and content sniffing.

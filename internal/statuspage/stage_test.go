@@ -98,7 +98,7 @@ func newStage(t *testing.T) *stage {
 // serve serves a portal until the test is over.
 func (s *stage) serve(t *testing.T, portalName string) (address string, api statusv1connect.StatusServiceClient) {
 	t.Helper()
-	return s.serveWith(t, Options{Temporal: s.reading, Namespace: s.namespace, Portal: portalName, Token: token, Log: discard()})
+	return s.serveWith(t, Options{Temporal: s.reading, Namespace: s.namespace, Portal: portalName, Access: Access{Token: token}, Log: discard()})
 }
 
 // serveWith serves with all options until the test is over.

@@ -36,7 +36,7 @@ const token = "0123456789abcdef"
 // shown returns a server with this view, without a Temporal server.
 func shown(t testing.TB, view View) (*Server, *httptest.Server) {
 	t.Helper()
-	s, err := New(Options{Namespace: "default", Portal: "main", WebUI: "http://127.0.0.1:8233", Token: token, Log: discard()})
+	s, err := New(Options{Namespace: "default", Portal: "main", WebUI: "http://127.0.0.1:8233", Access: Access{Token: token}, Log: discard()})
 	require.NoError(t, err)
 	s.show(view)
 	web := httptest.NewServer(s.Handler())

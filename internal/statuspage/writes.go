@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,7 +18,6 @@ import (
 	"drydock.dev/drydock/internal/portal"
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/internal/webaccess"
 )
 
 // writeTimeout limits a change of the portal.
@@ -28,20 +26,10 @@ const writeTimeout = 10 * time.Second
 // defaultActor is the actor of a change without one.
 const defaultActor = "status page API"
 
-// authorize refuses requests without the token.
-func (s *Server) authorize(header http.Header) error {
-	if s.options.Token == "" {
-		return connect.NewError(connect.CodePermissionDenied, errors.New("this server is read-only: start it with --token-file to allow changes"))
-	}
-	if !webaccess.HasToken(header, s.options.Token) {
-		return connect.NewError(connect.CodeUnauthenticated, errors.New("the token is missing or wrong: send it as Authorization: Bearer TOKEN"))
-	}
-	return nil
-}
-
 // CreateMaintenance announces a maintenance on the portal.
 func (a *api) CreateMaintenance(ctx context.Context, in *connect.Request[statusv1.CreateMaintenanceRequest]) (*connect.Response[statusv1.CreateMaintenanceResponse], error) {
-	if err := a.server.authorize(in.Header()); err != nil {
+	actor, err := operator(ctx, in.Msg.GetActor())
+	if err != nil {
 		return nil, err
 	}
 	maintenance := &sreportalv1.Maintenance{
@@ -59,7 +47,7 @@ func (a *api) CreateMaintenance(ctx context.Context, in *connect.Request[statusv
 	if err := manifest.Complete(maintenance); err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	request := portal.ApplyRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), defaultActor)}, Maintenances: []sreportalv1.Maintenance{*maintenance}}
+	request := portal.ApplyRequest{Request: portal.Request{Actor: actor}, Maintenances: []sreportalv1.Maintenance{*maintenance}}
 	if err := a.server.change(ctx, a.server.applying, temporal.UpdateApply, request); err != nil {
 		return nil, err
 	}
@@ -79,13 +67,14 @@ func checkTimes(in *statusv1.CreateMaintenanceRequest) error {
 
 // CancelMaintenance ends a maintenance in progress, or cancels an upcoming one.
 func (a *api) CancelMaintenance(ctx context.Context, in *connect.Request[statusv1.CancelMaintenanceRequest]) (*connect.Response[statusv1.CancelMaintenanceResponse], error) {
-	if err := a.server.authorize(in.Header()); err != nil {
+	actor, err := operator(ctx, in.Msg.GetActor())
+	if err != nil {
 		return nil, err
 	}
 	if in.Msg.GetName() == "" {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("name: must be set"))
 	}
-	request := portal.CancelRequest{Request: portal.Request{Actor: cmp.Or(in.Msg.GetActor(), defaultActor), Reason: in.Msg.GetReason()}, Maintenance: in.Msg.GetName()}
+	request := portal.CancelRequest{Request: portal.Request{Actor: actor, Reason: in.Msg.GetReason()}, Maintenance: in.Msg.GetName()}
 	if err := a.server.change(ctx, a.server.options.Temporal.UpdateWorkflow, temporal.UpdateCancelMaintenance, request); err != nil {
 		return nil, err
 	}

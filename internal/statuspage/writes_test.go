@@ -12,6 +12,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
+	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -40,19 +41,20 @@ type acceptedUpdate struct{ client.WorkflowUpdateHandle }
 func (acceptedUpdate) Get(context.Context, any) error { return nil }
 
 func TestAMaintenanceRestartsAClosedPortal(t *testing.T) {
-	s, _ := shown(t, fleet())
+	s, web := shown(t, fleet())
 	server := &withoutPortal{}
 	s.options.Temporal = server
+	api := statusv1connect.NewStatusServiceClient(web.Client(), web.URL)
 	create := connect.NewRequest(&statusv1.CreateMaintenanceRequest{
 		Name: "new-disks", Title: "New disks", Start: timestamppb.New(noon), End: timestamppb.New(noon.Add(time.Hour)), Components: []string{"api"},
 	})
 	create.Header().Set("Authorization", "Bearer "+token)
-	_, err := (&api{s}).CreateMaintenance(t.Context(), create)
+	_, err := api.CreateMaintenance(t.Context(), create)
 	require.NoError(t, err)
 	require.Equal(t, temporal.StatusPortalID("main"), server.started.ID)
 
 	cancel := connect.NewRequest(&statusv1.CancelMaintenanceRequest{Name: "new-disks"})
 	cancel.Header().Set("Authorization", "Bearer "+token)
-	_, err = (&api{s}).CancelMaintenance(t.Context(), cancel)
+	_, err = api.CancelMaintenance(t.Context(), cancel)
 	require.Equal(t, connect.CodeFailedPrecondition, connect.CodeOf(err), "there is nothing to cancel")
 }

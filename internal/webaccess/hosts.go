@@ -35,6 +35,12 @@ func hostName(address string) string {
 	return strings.Trim(address, "[]")
 }
 
+// IsLoopback reports whether only this machine reaches that host.
+func IsLoopback(host string) bool {
+	address, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && address.IsLoopback()
+}
+
 // HasToken reports whether a request has the token as Authorization: Bearer TOKEN. No request has an empty token.
 func HasToken(header http.Header, token string) bool {
 	scheme, sent, _ := strings.Cut(header.Get("Authorization"), " ")
