@@ -22,6 +22,9 @@ type Answer struct {
 // ErrNoRequest: no request is sent, for example because a check runs on a file.
 var ErrNoRequest = errors.New("no request is sent")
 
+// ErrNoCredentials: the Secret of a check cannot be used, so no request is sent.
+var ErrNoCredentials = errors.New("no request is sent")
+
 // requestInterval is the interval of requests. Unlike objects, addresses cannot be watched.
 const requestInterval = 5 * time.Second
 
@@ -35,7 +38,10 @@ func evaluateHTTP(check drydockv1.HTTPCheck, objects Objects) (Result, error) {
 	if wanted == 0 {
 		wanted = 200
 	}
-	answer, err := objects.Fetch(check.URL)
+	if err := withoutUser(check.URL); err != nil {
+		return Result{}, fmt.Errorf("%w: http.url: %w", ErrInvalid, err)
+	}
+	answer, err := objects.Fetch(check.URL, check.SecretRef)
 	if err != nil {
 		return unanswered(check.URL, err), nil
 	}
@@ -49,7 +55,22 @@ func unanswered(address string, err error) Result {
 	if errors.Is(err, ErrNoRequest) {
 		return Result{Reason: ReasonNoRequest, Message: fmt.Sprintf("%s: %s", redacted(address), err)}
 	}
+	if errors.Is(err, ErrNoCredentials) {
+		return Result{Reason: ReasonNoCredentials, Message: fmt.Sprintf("%s: %s", redacted(address), err)}
+	}
 	return Result{Reason: ReasonUnreachable, Message: fmt.Sprintf("%s does not answer: %s", redacted(address), err)}
+}
+
+// withoutUser refuses an address with a user or password, which would be stored wherever the check is.
+func withoutUser(address string) error {
+	parsed, err := url.Parse(address)
+	if err != nil {
+		return errors.New("is not an address") // the cause has the address
+	}
+	if parsed.User != nil {
+		return errors.New("must not have a user or password; name a Secret in secretRef")
+	}
+	return nil
 }
 
 // redacted is an address without the parts that may be secret: user, password and query.
@@ -78,7 +99,7 @@ func evaluatePrometheus(check drydockv1.PrometheusCheck, objects Objects) (Resul
 	if err != nil {
 		return Result{}, err
 	}
-	answer, err := objects.Fetch(address)
+	answer, err := objects.Fetch(address, check.SecretRef)
 	if err != nil {
 		return unanswered(address, err), nil
 	}
@@ -106,6 +127,9 @@ func evaluatePrometheus(check drydockv1.PrometheusCheck, objects Objects) (Resul
 
 // queryURL returns an instant query that skips samples older than the check allows.
 func queryURL(check drydockv1.PrometheusCheck) (string, error) {
+	if err := withoutUser(check.URL); err != nil {
+		return "", fmt.Errorf("%w: prometheus.url: %w", ErrInvalid, err)
+	}
 	parsed, err := url.Parse(check.URL)
 	if err != nil {
 		return "", fmt.Errorf("%w: prometheus.url: %w", ErrInvalid, err)

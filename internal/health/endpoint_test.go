@@ -11,7 +11,7 @@ import (
 	"drydock.dev/drydock/internal/health"
 )
 
-const shop = "http://user:secret@shop.example/healthz?token=secret"
+const shop = "http://shop.example/healthz?token=secret"
 
 func TestAnHTTPCheckRequiresAStatus(t *testing.T) {
 	for _, test := range []struct {
@@ -137,4 +137,21 @@ func TestASampleFromBeforeTheStepOpensNoGate(t *testing.T) {
 	require.Equal(t, health.Waiting, decision.Verdict)
 	_, decision = gate.Observe(began.Add(time.Minute+time.Second), healthy)
 	require.Equal(t, health.Open, decision.Verdict)
+}
+
+// The address is stored in the specification of a request, and in each history that has it.
+func TestAnAddressHasNoPassword(t *testing.T) {
+	const address = "http://user:secret@shop.example/"
+	for _, check := range []drydockv1.HealthCheck{
+		{Name: "shop", HTTP: &drydockv1.HTTPCheck{URL: address}},
+		{Name: "shop", Prometheus: &drydockv1.PrometheusCheck{URL: address, Query: "up", Expected: "== 1"}},
+		{Name: "shop", HTTP: &drydockv1.HTTPCheck{URL: address + "%zz"}},
+	} {
+		var asked []string
+		_, err := health.Evaluate(t.Context(), check, "", cluster{asked: &asked})
+		require.ErrorIs(t, err, health.ErrInvalid)
+		require.NotContains(t, err.Error(), "secret:")
+		require.NotContains(t, err.Error(), "user:")
+		require.Empty(t, asked)
+	}
 }

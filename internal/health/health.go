@@ -37,8 +37,9 @@ type Objects interface {
 	Node(name string) (*corev1.Node, error)
 	// PodsOn returns the pods that are bound to a node.
 	PodsOn(node string) ([]*corev1.Pod, error)
-	// Fetch sends an HTTP GET to an address, with limits of time and size. The error wraps ErrNoRequest when no request was sent.
-	Fetch(address string) (Answer, error)
+	// Fetch sends an HTTP GET to an address, with the user and password in a Secret, if there is one, and limits of time and size. The error wraps ErrNoRequest
+	// when no request was sent, and ErrNoCredentials when the Secret cannot be used.
+	Fetch(address string, secret *drydockv1.HealthCheckSecret) (Answer, error)
 	// Harbor returns the current health of a HarborCluster, or nil if there is none. The error wraps ErrNotServed or ErrForbidden when the cluster
 	// does not return the objects that decide it.
 	Harbor(namespace, name string) (*HarborHealth, error)
@@ -74,6 +75,7 @@ const (
 	ReasonUnexpectedAnswer       = "UnexpectedAnswer"
 	ReasonUnexpectedSample       = "UnexpectedSample"
 	ReasonNoRequest              = "NoRequest"
+	ReasonNoCredentials          = "NoCredentials"
 	ReasonHarborUnhealthy        = "HarborUnhealthy"
 	ReasonHarborUnknown          = "HarborUnknown"
 )

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/health"
 )
 
@@ -89,7 +90,7 @@ func node(name string, ready corev1.ConditionStatus, taints ...corev1.Taint) *co
 	}
 }
 
-func (c cluster) Fetch(address string) (health.Answer, error) {
+func (c cluster) Fetch(address string, _ *drydockv1.HealthCheckSecret) (health.Answer, error) {
 	if c.asked != nil {
 		*c.asked = append(*c.asked, address)
 	}

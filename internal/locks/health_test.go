@@ -96,7 +96,7 @@ type countingObjects struct {
 	reads int
 }
 
-func (n *countingObjects) Fetch(string) (health.Answer, error) {
+func (n *countingObjects) Fetch(string, *drydockv1.HealthCheckSecret) (health.Answer, error) {
 	n.reads++
 	return health.Answer{Status: 503}, nil
 }

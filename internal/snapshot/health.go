@@ -2,7 +2,11 @@ package snapshot
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"net/url"
+	"slices"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -13,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/health"
@@ -114,8 +119,38 @@ func (e Evidence) PodsOn(node string) ([]*corev1.Pod, error) {
 	return pods, nil
 }
 
-// Fetch sends a request to an address.
-func (e Evidence) Fetch(address string) (health.Answer, error) { return e.fetch(e.ctx, address) }
+// Fetch sends a request to an address. The address of the request has the user and password of the Secret, and is kept and shown nowhere.
+func (e Evidence) Fetch(address string, secret *drydockv1.HealthCheckSecret) (health.Answer, error) {
+	if _, file := e.reader.(*File); secret == nil || file { // a file sends no request
+		return e.fetch(e.ctx, address)
+	}
+	authorized, err := url.Parse(address)
+	if err != nil {
+		return health.Answer{}, errors.New("is not an address")
+	}
+	if authorized.User, err = e.credentials(secret.Name, authorized.Host); err != nil {
+		return health.Answer{}, fmt.Errorf("%w: %w", health.ErrNoCredentials, err)
+	}
+	return e.fetch(e.ctx, authorized.String())
+}
+
+// credentials returns the user and password in a Secret, if it may be sent to the host.
+func (e Evidence) credentials(name, host string) (*url.Userinfo, error) {
+	key := client.ObjectKey{Namespace: drydockv1.HealthCheckSecretNamespace, Name: name}
+	var secret corev1.Secret
+	if err := e.secrets.Get(e.ctx, key, &secret); err != nil {
+		return nil, fmt.Errorf("read Secret %s: %w", key, err)
+	}
+	allowed := strings.FieldsFunc(secret.Annotations[drydockv1.AnnotationHosts], func(r rune) bool { return r == ',' || r == ' ' })
+	if !slices.Contains(allowed, host) {
+		return nil, fmt.Errorf("the annotation %s of Secret %s does not list %s", drydockv1.AnnotationHosts, key, host)
+	}
+	user, password := secret.Data[corev1.BasicAuthUsernameKey], secret.Data[corev1.BasicAuthPasswordKey]
+	if len(user) == 0 || len(password) == 0 {
+		return nil, fmt.Errorf("secret %s must have the keys username and password", key)
+	}
+	return url.UserPassword(string(user), string(password)), nil
+}
 
 // Harbor returns the health of a HarborCluster, by its services.
 func (e Evidence) Harbor(namespace, name string) (*health.HarborHealth, error) {

@@ -147,7 +147,7 @@ func (f *Fleet) setUp(ctx context.Context) error {
 	group.Go(func() error { return f.Hub.Apply(ctx, rbacDir+"/hub.yaml") })
 	for _, spoke := range f.Spokes {
 		group.Go(func() error {
-			return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml", rbacDir+"/preparation.yaml", rbacDir+"/node-annotations.yaml")
+			return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml", rbacDir+"/preparation.yaml", rbacDir+"/node-annotations.yaml", rbacDir+"/health-checks.yaml")
 		})
 	}
 	group.Go(func() error { return f.Run(ctx, io.Discard, "setup") })

@@ -129,10 +129,14 @@ type CELCheck struct {
 }
 
 // PrometheusCheck wants every sample that a query gives to be as expected, and at least one sample.
+// +kubebuilder:validation:XValidation:rule="!self.url.matches('^https?://[^/?#]*@')",message="url must not have a user or password; name a Secret in secretRef"
 type PrometheusCheck struct {
 	// URL of the server; its path is that under which the API is, e.g. http://prometheus.monitoring:9090.
 	// +kubebuilder:validation:Pattern=`^https?://[^/?#]+[^?#]*$`
 	URL string `json:"url"`
+	// SecretRef names the Secret with the user and password.
+	// +optional
+	SecretRef *HealthCheckSecret `json:"secretRef,omitempty"`
 	// Query in PromQL.
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=4096
@@ -159,12 +163,31 @@ type HarborClusterCheck struct {
 }
 
 // HTTPCheck wants an address to answer a GET with a status. Redirects are not followed: they are an answer.
+// +kubebuilder:validation:XValidation:rule="!self.url.matches('^https?://[^/?#]*@')",message="url must not have a user or password; name a Secret in secretRef"
 type HTTPCheck struct {
 	// +kubebuilder:validation:Pattern=`^https?://[^/?#]+`
 	URL string `json:"url"`
+	// SecretRef names the Secret with the user and password.
+	// +optional
+	SecretRef *HealthCheckSecret `json:"secretRef,omitempty"`
 	// +kubebuilder:default=200
 	// +kubebuilder:validation:Minimum=100
 	// +kubebuilder:validation:Maximum=599
 	// +optional
 	Status int32 `json:"status,omitempty"`
 }
+
+// HealthCheckSecret names a Secret of the cluster of the check, in the namespace drydock-health-checks. Its keys username and password are sent as basic
+// authentication to the hosts in its annotation drydock.dev/hosts, and to no other: who may write health checks could have it sent anywhere.
+type HealthCheckSecret struct {
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	Name string `json:"name"`
+}
+
+const (
+	// HealthCheckSecretNamespace is the namespace of the Secrets of health checks.
+	HealthCheckSecretNamespace = "drydock-health-checks"
+	// AnnotationHosts lists the hosts to which a Secret of health checks may be sent, as in an address: with the port if it has one, separated by commas.
+	AnnotationHosts = "drydock.dev/hosts"
+)
