@@ -32,7 +32,7 @@ api_reference = rm -rf bin/reference.raw $(1) && mkdir -p bin/reference.raw $(1)
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 12
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 14
 
 .PHONY: demo
 demo: dev ## Watch a rollout on a local stack: one hub, three clusters (KEEP=1 keeps it up afterwards)
@@ -119,7 +119,9 @@ endif
 LINT_ENV = CGO_ENABLED=0 GOFLAGS="$$GOFLAGS $(BUILD_FLAGS)"
 
 .PHONY: lint
-lint: checkers ## Check the code and the prose: vet, staticcheck, workflowcheck, gofumpt, buf, Vale, and that generated files match their sources
+lint: checkers ## Check the code and the prose: vet, staticcheck, workflowcheck, gofumpt, buf, Vale, the modules, and that generated files match their sources
+	go mod verify
+	go mod tidy -diff
 	$(LINT_ENV) go vet ./...
 	$(LINT_ENV) $(TOOLS)/staticcheck ./...
 	$(LINT_ENV) $(TOOLS)/workflowcheck ./workflows/...
@@ -151,6 +153,38 @@ generate-api: checkers ## Write what is generated from the types of the API: dee
 	$(TOOLS)/controller-gen object paths=./internal/apis/...
 	$(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=deploy/crds
 	$(call api_reference,docs/reference/api)
+
+# PROGRAMS are what users get.
+PROGRAMS := drydock drydock-worker
+# VULN_DB is a copy of the Go vulnerability database, such as file:///srv/vulndb, for where vuln.go.dev is out of reach.
+VULN_DB ?=
+
+.PHONY: vuln
+vuln: supply-chain ## Look for known vulnerabilities in the code that the programs call (VULN_DB=url of a copy of the database)
+	$(TOOLS)/govulncheck $(if $(VULN_DB),-db '$(VULN_DB)') ./starter ./worker
+
+.PHONY: sbom
+sbom: build supply-chain ## List the modules in each program, as CycloneDX in bin/sbom
+	@mkdir -p bin/sbom
+	@for program in $(PROGRAMS); do \
+		$(TOOLS)/cyclonedx-gomod bin -json -std -noserial -notimestamp -version '$(VERSION)' -output bin/sbom/$$program.cdx.json bin/$$program || exit 1; \
+		echo "bin/sbom/$$program.cdx.json"; \
+	done
+
+# The second build has an empty cache, so that nothing of the first is compared with itself.
+.PHONY: reproducible
+reproducible: ## Build the last commit twice, in two folders, and compare the programs byte for byte
+	@dir=$$(mktemp -d) && trap 'rm -rf "$$dir"' EXIT && \
+	git clone -q . "$$dir/one" && git clone -q . "$$dir/another/folder" && \
+	$(MAKE) -C "$$dir/one" --no-print-directory build && \
+	GOCACHE="$$dir/cache" $(MAKE) -C "$$dir/another/folder" --no-print-directory build && \
+	for program in $(PROGRAMS); do cmp "$$dir/one/bin/$$program" "$$dir/another/folder/bin/$$program" || exit 1; done && \
+	cd "$$dir/one/bin" && sha256sum $(PROGRAMS)
+
+.PHONY: supply-chain
+supply-chain:
+	@mkdir -p $(TOOLS)
+	@cd internal/tools/supplychain && GOWORK=off go build -o ../../../$(TOOLS)/ tool
 
 .PHONY: tools
 tools: checkers servers ## Build what the other targets use

@@ -131,13 +131,13 @@ func TestServeChecksTheFlagsOfTheIssuer(t *testing.T) {
 	t.Parallel()
 	issuer := []string{"--oidc-issuer-url", "https://login.example.com", "--oidc-client-id", "drydock"}
 	for says, flags := range map[string][]string{
-		"--oidc-client-id: needs --oidc-issuer-url":                    {"--oidc-client-id", "drydock"},
+		"--oidc-client-id: needs --oidc-issuer-url":                   {"--oidc-client-id", "drydock"},
 		"--oidc-view, --oidc-operate: need --oidc-issuer-url":         {"--oidc-operate", "oncall"},
 		"--oidc-issuer-url: set --oidc-operate or --oidc-view":        issuer,
 		"--oidc-issuer-url \"http://login.example.com\": must begin":  {"--oidc-issuer-url", "http://login.example.com", "--oidc-client-id", "drydock", "--oidc-view", "dev"},
-		"--oidc-client-id: must be set":                            {"--oidc-issuer-url", "https://login.example.com", "--oidc-view", "dev"},
-		"a group must not be empty":                               append(issuer, "--oidc-view", ",dev"),
-		"it has no PEM certificate":                               append(issuer, "--oidc-view", "dev", "--oidc-ca-file", file(t, "ca.crt", "none")),
+		"--oidc-client-id: must be set":                               {"--oidc-issuer-url", "https://login.example.com", "--oidc-view", "dev"},
+		"a group must not be empty":                                   append(issuer, "--oidc-view", ",dev"),
+		"it has no PEM certificate":                                   append(issuer, "--oidc-view", "dev", "--oidc-ca-file", file(t, "ca.crt", "none")),
 		"--oidc-issuer-url: --listen :0 is reached by other machines": append(issuer, "--oidc-view", "dev", "--listen", ":0"),
 	} {
 		got := drydock(t, append(append([]string{"serve"}, flags...), unreachable...)...)

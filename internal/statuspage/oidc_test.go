@@ -207,8 +207,8 @@ func TestTheIssuerIsAskedSeldomAndMayBeAway(t *testing.T) {
 
 func TestSettingsOfTheIssuerAreChecked(t *testing.T) {
 	for says, o := range map[string]*OIDC{
-		"must be an address":           {Issuer: "login", ClientID: "drydock"},
-		"must begin with https://":     {Issuer: "http://login.example.com", ClientID: "drydock"},
+		"must be an address":            {Issuer: "login", ClientID: "drydock"},
+		"must begin with https://":      {Issuer: "http://login.example.com", ClientID: "drydock"},
 		"--oidc-client-id: must be set": {Issuer: "https://login.example.com"},
 	} {
 		require.ErrorContains(t, o.Check(), says)
