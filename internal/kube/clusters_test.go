@@ -2,8 +2,11 @@ package kube_test
 
 import (
 	"context"
+	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
+	"sync"
 	"testing"
 	"time"
 
@@ -148,6 +151,61 @@ func TestAReadOfAForbiddenKindFailsInsteadOfBlocking(t *testing.T) {
 	err = cluster.Cache.List(t.Context(), &corev1.NodeList{})
 	require.Equal(t, temporal.ErrForbidden, temporal.ErrorType(err))
 	require.ErrorContains(t, err, `cannot list resource "nodes"`)
+}
+
+// asked has the times at which lists of a kind were sent.
+type asked struct {
+	http.RoundTripper
+	path  string
+	mu    sync.Mutex
+	times []time.Time
+}
+
+func (a *asked) RoundTrip(r *http.Request) (*http.Response, error) {
+	if r.URL.Path == a.path && r.URL.Query().Get("watch") == "" {
+		a.mu.Lock()
+		a.times = append(a.times, time.Now())
+		a.mu.Unlock()
+	}
+	return a.RoundTripper.RoundTrip(r)
+}
+
+func (a *asked) sent() []time.Time {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.times)
+}
+
+func TestAForbiddenKindIsReadSoonAfterTheRightIsGranted(t *testing.T) {
+	config, _ := userWho(t, "promoted", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"namespaces"}, Verbs: []string{"get"}})
+	lists := &asked{path: "/api/v1/nodes"}
+	config.Wrap(func(inner http.RoundTripper) http.RoundTripper {
+		lists.RoundTripper = inner
+		return lists
+	})
+	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{"promoted": config}), kube.Options{})
+	t.Cleanup(clusters.Close)
+	cluster, err := clusters.Cluster(t.Context(), "promoted")
+	require.NoError(t, err)
+	nodes := []client.Object{&corev1.Node{}}
+	done := func(context.Context) (bool, error) { return true, nil }
+	require.Equal(t, temporal.ErrForbidden, temporal.ErrorType(cluster.Await(t.Context(), nodes, done)))
+	const refusals = 7
+	require.Eventually(t, func() bool { return len(lists.sent()) >= refusals }, 2*time.Minute, 100*time.Millisecond)
+	sent := lists.sent()
+	require.Less(t, sent[refusals-1].Sub(sent[refusals-2]), 10*time.Second, "client-go alone would pause for longer by now")
+	require.Equal(t, temporal.ErrForbidden, temporal.ErrorType(cluster.Await(t.Context(), nodes, done)))
+
+	userWho(t, "promoted-viewer", rbacv1.PolicyRule{APIGroups: []string{""}, Resources: []string{"nodes"}, Verbs: []string{"list", "watch"}})
+	binding := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "promoted-now"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "promoted-viewer"},
+		Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: "User", Name: "promoted"}},
+	}
+	admin := spoke(t).Client
+	require.NoError(t, admin.Create(t.Context(), binding))
+	t.Cleanup(func() { require.NoError(t, admin.Delete(context.Background(), binding)) })
+	require.Eventually(t, func() bool { return cluster.Await(t.Context(), nodes, done) == nil }, 2*time.Minute, 100*time.Millisecond)
 }
 
 func TestCachedPodsAreListedByNodeAndWithoutManagedFields(t *testing.T) {

@@ -25,6 +25,7 @@ const watchPatience = 5 * time.Second
 // lasts.
 type informer struct {
 	toolscache.SharedIndexInformer
+	log *slog.Logger
 
 	mu      sync.Mutex
 	failure error
@@ -35,7 +36,7 @@ type informer struct {
 }
 
 func newInformer(source toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers, log *slog.Logger) *informer {
-	i := &informer{failed: make(chan struct{})}
+	i := &informer{failed: make(chan struct{}), log: log}
 	i.SharedIndexInformer = toolscache.NewSharedIndexInformer(i.recording(toolscache.ToListerWatcherWithContext(source)), kind, resync, indexers)
 	// It only fails on an informer that runs already.
 	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *toolscache.Reflector, err error) {
@@ -61,9 +62,7 @@ func (i *informer) fail(err error) {
 func (i *informer) recording(source toolscache.ListerWatcherWithContext) *toolscache.ListWatch {
 	return &toolscache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
-			list, err := source.ListWithContext(ctx, options)
-			i.record(err)
-			return list, err
+			return i.list(ctx, source, options)
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			begun, err := source.WatchWithContext(ctx, options)
@@ -73,6 +72,35 @@ func (i *informer) recording(source toolscache.ListerWatcherWithContext) *toolsc
 			return begun, err
 		},
 	}
+}
+
+// list lists the objects. While that is forbidden, it asks again: the pauses of client-go double, up to half a minute, so work would continue late
+// after the right is granted.
+func (i *informer) list(ctx context.Context, source toolscache.ListerWatcherWithContext, options metav1.ListOptions) (runtime.Object, error) {
+	began, told := time.Now(), false
+	for {
+		list, err := source.ListWithContext(ctx, options)
+		i.record(err)
+		if !apierrors.IsForbidden(err) {
+			return list, err
+		}
+		if !told {
+			told = true
+			i.log.WarnContext(ctx, "list is forbidden, trying again", "error", err)
+		}
+		i.fail(err)
+		select {
+		case <-ctx.Done():
+			return list, err
+		case <-time.After(forbiddenPause(time.Since(began))):
+		}
+	}
+}
+
+// forbiddenPause is the pause before a list is tried again that has been forbidden for that long: a person who has just granted a right waits for it,
+// and a right that is missing for good costs few requests.
+func forbiddenPause(forSo time.Duration) time.Duration {
+	return min(max(forSo/60, time.Second), 30*time.Second)
 }
 
 // record records the result of a request. The API server's health is checked elsewhere, and a kind that is no longer served has no objects.
