@@ -58,6 +58,13 @@ func (d *Details) Until(w *drydockv1.Wait) {
 	}
 }
 
+// ToDo adds the command with which a person ends a wait or repairs a failure.
+func (d *Details) ToDo(command string) {
+	if command != "" {
+		d.Row("**to do**", "`"+command+"`")
+	}
+}
+
 func (d *Details) blockers(blockers []drydockv1.Blocker) {
 	for i, b := range blockers {
 		if i == 5 {

@@ -17,9 +17,26 @@ func nodeDetails(node activitykit.NodeRef, s *maintenancev1.NodeMaintenanceStatu
 	}
 	d.Held(s.Held)
 	d.Wait(s.Wait)
+	if s.Wait != nil {
+		d.ToDo(nodeCommand(node, s.Wait.Reason))
+	}
 	d.Failure(s.Failure)
 	for _, note := range s.Notes {
 		d.Row("note", note)
 	}
 	return d.Text()
+}
+
+// nodeCommand is the command with which a requestor ends a wait; "": none does.
+func nodeCommand(node activitykit.NodeRef, reason string) string {
+	verb := ""
+	switch reason {
+	case ReasonAwaitingRequestor, ReasonStale:
+		verb = "done"
+	case reasonRequestorFailed:
+		verb = "recover"
+	default:
+		return ""
+	}
+	return fmt.Sprintf("drydock node %s %s --cluster %s", verb, node.Node, node.Cluster)
 }

@@ -23,3 +23,12 @@ func TestTheDetailsOfAFailedDrainNameThePods(t *testing.T) {
 | blocked by | Pod shop/web-1: PodDisruptionBudget shop/web |
 `, nodeDetails(activitykit.NodeRef{Cluster: "c1", Node: "n1"}, status))
 }
+
+func TestTheDetailsHaveTheCommandOfTheRequestor(t *testing.T) {
+	node := activitykit.NodeRef{Cluster: "c1", Node: "n1"}
+	for reason, command := range map[string]string{ReasonAwaitingRequestor: "done", ReasonStale: "done", reasonRequestorFailed: "recover"} {
+		details := nodeDetails(node, &maintenancev1.NodeMaintenanceStatus{Wait: &drydockv1.Wait{Reason: reason}})
+		require.Contains(t, details, "| **to do** | `drydock node "+command+" n1 --cluster c1` |\n")
+	}
+	require.NotContains(t, nodeDetails(node, &maintenancev1.NodeMaintenanceStatus{Wait: &drydockv1.Wait{Reason: "NoSlot"}}), "to do")
+}

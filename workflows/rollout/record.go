@@ -20,7 +20,9 @@ import (
 // groupRecord is the status of a rollout. It shows every change in the query, the conditions, the search attributes, the current details of the Web
 // UI, and the log.
 type groupRecord struct {
-	ctx         workflow.Context
+	ctx workflow.Context
+	// name is the namespace and the name of the rollout.
+	name        string
 	status      *ranv1.ClusterGroupUpgradeStatus
 	remediation rollout.Remediation
 	// soak is how long a complete cluster soaks before others start.
@@ -45,7 +47,7 @@ type groupRecord struct {
 }
 
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, name string, remediation rollout.Remediation) *groupRecord {
-	r := &groupRecord{ctx: ctx, status: status, remediation: remediation, log: log.With(workflow.GetLogger(ctx), "rollout", name)}
+	r := &groupRecord{ctx: ctx, name: name, status: status, remediation: remediation, log: log.With(workflow.GetLogger(ctx), "rollout", name)}
 	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: func() {}} // show shows it
 	r.retries.Show = r.show
 	r.setClusters(status.Clusters)
@@ -287,6 +289,6 @@ func (r *groupRecord) show() {
 	s.Percentage = rollout.Percentage(s.Clusters)
 	r.showWait()
 	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx)) // it depends on the current wait
-	workflow.SetCurrentDetails(r.ctx, groupDetails(s))
+	workflow.SetCurrentDetails(r.ctx, groupDetails(r.name, s))
 	r.publisher.Change()
 }
