@@ -62,7 +62,7 @@ func (c *cli) serveCodec(ctx context.Context, flags codecServerFlags) error {
 	if err != nil {
 		return fmt.Errorf("serve the codec (--listen): %w", err)
 	}
-	fmt.Fprintf(c.Out, "serving the codec at %s://%s/\n", flags.scheme(), listener.Addr())
+	_ = c.say("serving the codec at %s://%s/", flags.scheme(), listener.Addr())
 	const limit = 15 * time.Second
 	server := &http.Server{
 		Handler:   codecserver.Handler(codecserver.Options{Keys: keys, Token: token, Origins: flags.origins, Hosts: flags.hosts}),

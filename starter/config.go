@@ -133,8 +133,7 @@ func newConfigUseContext(c *cli) *cobra.Command {
 			if err := replaceFile(file.currentPath(), []byte(args[0]+"\n")); err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(c.Out, "context %s is the current one\n", args[0])
-			return err
+			return c.say("context %s is the current one", args[0])
 		}),
 	}
 }
@@ -206,8 +205,7 @@ Comments in the file are lost.`,
 		if err := file.save(); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(c.Out, "context %s is set in %s\n", args[0], file.path)
-		return err
+		return c.say("context %s is set in %s", args[0], file.path)
 	})
 	cmd.Flags().StringVar(&settings.Cluster, "cluster", "", "default of --cluster")
 	cmd.Flags().StringVarP(&settings.Namespace, "namespace", "n", "", "default of --namespace")
@@ -236,10 +234,9 @@ func newConfigDeleteContext(c *cli) *cobra.Command {
 				if err := os.Remove(file.currentPath()); err != nil {
 					return err
 				}
-				fmt.Fprintf(c.ErrOut, "warning: %s was the current context: the profile %s is used now\n", args[0], envconfig.DefaultConfigFileProfile)
+				c.warn("warning: %s was the current context: the profile %s is used now", args[0], envconfig.DefaultConfigFileProfile)
 			}
-			_, err = fmt.Fprintf(c.Out, "context %s is deleted from %s\n", args[0], file.path)
-			return err
+			return c.say("context %s is deleted from %s", args[0], file.path)
 		}),
 	}
 }

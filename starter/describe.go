@@ -35,7 +35,7 @@ func (c *cli) reportOf(status followed, target subject, err error) (report, erro
 // noteResult notes that a status comes from the result of a workflow, which is no error.
 func (c *cli) noteResult(err error) error {
 	if errors.Is(err, errFromResult) {
-		fmt.Fprintln(c.ErrOut, err)
+		c.warn("%s", err)
 		return nil
 	}
 	return err

@@ -133,11 +133,19 @@ func (s *server) changeHarbor(ctx context.Context, target subject, hc *goharborv
 	case err == nil:
 		return runID, nil
 	case !unknown && temporal.ErrorType(err) != "":
-		return "", fmt.Errorf("%s %s: %s", update, target, temporal.ErrorMessage(err))
+		return "", errors.New(about(fmt.Sprintf("%s %s", update, target), hc.Namespace+"/"+hc.Name, temporal.ErrorMessage(err)))
 	case ctx.Err() == nil && (timeIsUp(waiting) || observe.NoWorker(err)):
 		return "", unanswered(fmt.Sprintf("%s %s", update, target), target.show, err)
 	}
 	return "", s.explain(update, target, err)
+}
+
+// about says what a message is about, unless it has that name.
+func about(what, name, message string) string {
+	if strings.Contains(message, name) {
+		return message
+	}
+	return what + ": " + message
 }
 
 // updateHarbor sends the update once. It returns the run that received it, even if that run refuses it.
@@ -185,17 +193,16 @@ func (c *cli) deleteHarbor(ctx context.Context, s *server, target subject, reaso
 		return err
 	}
 	if !wait {
-		fmt.Fprintf(c.Out, "%s is being deleted; see `%s`\n", target, target.show)
-		return nil
+		return c.say("%s is being deleted; see `%s`", target, target.show)
 	}
 	var last harbor.Status
 	if err := s.GetWorkflow(ctx, target.workflowID, runID).Get(ctx, &last); err != nil {
 		target.noun = "deletion of " + target.noun
 		return cmp.Or(stillRunning(ctx, target), fmt.Errorf("%s failed: %s", target, temporal.ErrorMessage(err)))
 	}
-	fmt.Fprintf(c.Out, "%s is deleted\n", target)
+	_ = c.say("%s is deleted", target)
 	for _, note := range last.Notes { // about its data and about objects that remain
-		fmt.Fprintf(c.Out, "note: %s\n", note)
+		_ = c.say("note: %s", note)
 	}
 	return nil
 }

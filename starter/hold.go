@@ -157,8 +157,8 @@ func (c *cli) holdLater(ctx context.Context, s *server, request emergency.Reques
 	if err != nil {
 		return s.explain("hold by", emergencyStop(), err)
 	}
-	fmt.Fprintf(c.ErrOut, "no worker answers, so nothing new starts now. The hold is saved and takes effect when a worker is back; "+
-		"work that is due at that moment may start before it. Then see `%s`\n", showHolds)
+	c.warn("no worker answers, so nothing new starts now. The hold is saved and takes effect when a worker is back; "+
+		"work that is due at that moment may start before it. Then see `%s`", showHolds)
 	pending := pendingHold{Pending: request, Answer: emergency.Answer{Changes: []emergency.Change{}, Holds: []drydockv1.Hold{}}}
 	return c.print(pending, func(*page) {})
 }

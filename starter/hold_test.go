@@ -92,7 +92,7 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	require.Regexp(t, `^cluster spoke-9 is released; it was held for \S+ by \S+: night\n$`, succeeds(t, "release", "--cluster", "spoke-9"))
 
 	held := succeeds(t, "hold", "--all", "--reason", "flood in hall 2")
-	require.Regexp(t, `^every cluster is held since \S+ \S+Z by \S+: flood in hall 2; running steps finish, no new one starts; `+
+	require.Regexp(t, `^every cluster is held since \S+T\S+ by \S+: flood in hall 2; running steps finish, no new one starts; `+
 		"`drydock release --all` continues\n", held)
 	require.Contains(t, held, "notified; see `drydock hold status`\n")
 	require.Regexp(t, `^already held: every cluster is held since .*: flood in hall 2; now held by \S+: fire\n`, succeeds(t, "hold", "--all", "--reason", "fire"))

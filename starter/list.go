@@ -9,11 +9,9 @@ import (
 	"strings"
 	"time"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
 )
@@ -151,16 +149,15 @@ func (l listing) frame(now time.Time, style frameStyle) string {
 	return text
 }
 
-// countsText is e.g. "3 rollouts: 1 Running, 2 Completed", in the words of the table.
+// countsText is e.g. "3 rollouts: 1 Blocked, 2 Completed": the states that the table shows.
 func (l listing) countsText() string {
-	canceled := enumspb.WORKFLOW_EXECUTION_STATUS_CANCELED.String()
+	counts := map[string]int{}
+	for _, row := range l.Items {
+		counts[row.phase()]++
+	}
 	parts := []string{}
-	for _, execution := range slices.Sorted(maps.Keys(l.Counts)) {
-		shown := execution
-		if execution == canceled {
-			shown = string(maintenancev1.NodeCancelled)
-		}
-		parts = append(parts, fmt.Sprintf("%d %s", l.Counts[execution], shown))
+	for _, state := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%d %s", counts[state], state))
 	}
 	return fmt.Sprintf("%s: %s", plural(len(l.Items), l.kind.word), strings.Join(parts, ", "))
 }

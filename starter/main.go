@@ -4,7 +4,6 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"os/signal"
 	"strings"
@@ -48,22 +47,22 @@ func run(ctx context.Context, streams genericiooptions.IOStreams, plugin bool, a
 	// Only an input file can have several problems; each gets its own line.
 	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
 		for _, problem := range invalid {
-			fmt.Fprintln(streams.ErrOut, "error:", visible(problem.String()))
+			c.warn("error: %s", problem.String())
 		}
 		return exitUsage
 	}
-	message := visible(strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(temporal.PlainText(c.called(err.Error())))))
+	message := strings.TrimSpace(strings.NewReplacer(":\n", ": ", "\n", "; ").Replace(temporal.PlainText(err.Error())))
 	wrong, isUsage := errors.AsType[usageError](err)
 	switch {
 	case errors.Is(err, errPrinted):
 		return exitFailed
 	case isUsage && wrong.input:
-		fmt.Fprintln(streams.ErrOut, "error:", message)
+		c.warn("error: %s", message)
 		return exitUsage
 	case isUsage || !c.parsed:
-		fmt.Fprintf(streams.ErrOut, "error: %s (see %s --help)\n", message, command.CommandPath())
+		c.warn("error: %s (see %s --help)", message, command.CommandPath())
 		return exitUsage
 	}
-	fmt.Fprintln(streams.ErrOut, "error:", message)
+	c.warn("error: %s", message)
 	return exitFailed
 }

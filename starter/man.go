@@ -2,8 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"os"
+	"path/filepath"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/cobra/doc"
@@ -28,8 +28,7 @@ func newMan(c *cli) *cobra.Command {
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(c.Out, "wrote the man pages to %s; read them with `man -M` or from a directory man1 in MANPATH, e.g. man drydock-upgrade-status\n", args[0])
-			return err
+			return c.say("wrote the man pages to %s; read one with `man -l %s`; in a directory man1 of MANPATH, `man drydock` finds them", args[0], filepath.Join(args[0], "drydock.1"))
 		}),
 	}
 }

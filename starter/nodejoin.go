@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/spf13/cobra"
 
@@ -31,8 +30,7 @@ maintain"): it waits for the node.`,
 			if err := s.update(ctx, target, temporal.UpdateJoin, request, &status); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.Out, "%s: %s joined; the node is %s; see `%s`\n", target, request.Requestor, joinedState(status), target.show)
-			return nil
+			return c.say("%s: %s joined; the node is %s; see `%s`", target, request.Requestor, joinedState(status), target.show)
 		}),
 	}
 	c.addClusterFlag(cmd)

@@ -224,7 +224,7 @@ func (c *cli) startMaintenance(ctx context.Context, object *maintenancev1.NodeMa
 			return fmt.Errorf("%s: the work failed%s", target, failureText(last.Failure))
 		}
 		if err == nil && last.State == maintenancev1.NodeReady {
-			fmt.Fprintf(c.ErrOut, "node %s is ready for your work; when it is done, return the node: `drydock node done %s/%s --cluster %s`\n",
+			c.warn("node %s is ready for your work; when it is done, return the node: `drydock node done %s/%s --cluster %s`",
 				object.Spec.NodeName, object.Namespace, object.Name, c.cluster)
 		}
 		return err

@@ -110,8 +110,7 @@ func newNodeSignal(c *cli, signal nodeSignal) *cobra.Command {
 			if err := s.signal(ctx, target, signal.signal, request); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.Out, "%s%s; see `%s`\n", target, effect, target.show)
-			return nil
+			return c.say("%s%s; see `%s`", target, effect, target.show)
 		}),
 	}
 	c.addClusterFlag(cmd)

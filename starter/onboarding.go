@@ -86,8 +86,7 @@ func newOnboardingRetry(c *cli) *cobra.Command {
 			if err := s.update(ctx, target, temporal.UpdateRetry, onboardingworkflow.Retry{Actor: actor(), Reason: reason, Clusters: clusters}, nil); err != nil {
 				return err
 			}
-			fmt.Fprintf(c.Out, "%s: %s retried; see `%s`\n", target, pluralOf(len(clusters), "cluster is", "clusters are"), target.show)
-			return nil
+			return c.say("%s: %s retried; see `%s`", target, pluralOf(len(clusters), "cluster is", "clusters are"), target.show)
 		}),
 	}
 	addReasonFlag(cmd, &reason)

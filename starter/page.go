@@ -27,6 +27,8 @@ type frameStyle struct {
 	colours       bool
 	// wide shows all columns of a table; bare leaves out headers and counts.
 	wide, bare bool
+	// zone is the time zone of times in texts that workflows wrote; nil leaves them in UTC.
+	zone *time.Location
 }
 
 // now is the current time in the time zone of the output.
@@ -39,7 +41,7 @@ func (c *cli) now() time.Time {
 
 // style is the style of the output: plain unless it is a terminal.
 func (c *cli) style() frameStyle {
-	style := frameStyle{wide: c.output == formatWide, bare: c.noHeaders}
+	style := frameStyle{wide: c.output == formatWide, bare: c.noHeaders, zone: c.now().Location()}
 	if width, _, ok := c.terminal(); ok {
 		style.width, style.colours = width, coloured(true)
 	}
@@ -53,7 +55,7 @@ func coloured(terminal bool) bool { return terminal && os.Getenv("NO_COLOR") == 
 func (c *cli) printPage(people func(*page)) error {
 	p := &page{frameStyle: c.style(), now: c.now()}
 	people(p)
-	_, err := c.Out.Write([]byte(c.called(p.wrap(p.String()))))
+	_, err := c.Out.Write([]byte(p.wrap(c.shown(p.String()))))
 	return err
 }
 
@@ -79,9 +81,8 @@ func (s frameStyle) headline(parts []string) string {
 	return lines + line
 }
 
-// wrap makes a block of text visible, and breaks sentences that are longer than the width between words. It leaves tables alone.
+// wrap breaks sentences that are longer than the width between words. It leaves tables alone.
 func (s frameStyle) wrap(block string) string {
-	block = visible(block)
 	if s.width <= 0 {
 		return block
 	}
@@ -160,6 +161,11 @@ func (g *grid) hide(column int) {
 
 // AppendRow adds a row. It keeps the row, too, to measure its cells.
 func (g *grid) AppendRow(row table.Row, _ ...table.RowConfig) {
+	for i, cell := range row {
+		if content, ok := cell.(string); ok { // before the widths are measured
+			row[i] = localTimes(content, g.style.zone)
+		}
+	}
 	g.rows = append(g.rows, row)
 	g.Writer.AppendRow(row)
 }

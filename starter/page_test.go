@@ -95,9 +95,9 @@ func TestAListHasItsRowsInTheStyleOfTheOutput(t *testing.T) {
 	started := time.Date(2026, 11, 20, 12, 0, 0, 0, time.UTC)
 	row := workflowRow{Row: observe.Row{Ref: observe.RefOf("portal/main", "run"), Execution: "Completed", Phase: "Failed", StartedAt: started}}
 	list := newListing(kind, []workflowRow{row}, false)
-	require.Equal(t, "NAME   STATE\nmain   Failed\n1 thing: 1 Completed", list.frame(started, frameStyle{}))
+	require.Equal(t, "NAME   STATE\nmain   Failed\n1 thing: 1 Failed", list.frame(started, frameStyle{}))
 	require.Equal(t, "main   Failed", list.frame(started, frameStyle{bare: true}))
-	require.Equal(t, "NAME   STATE    WORKFLOW ID   STARTED AT\nmain   Failed   portal/main   2026-11-20T12:00:00Z\n1 thing: 1 Completed", list.frame(started, frameStyle{wide: true}))
+	require.Equal(t, "NAME   STATE    WORKFLOW ID   STARTED AT\nmain   Failed   portal/main   2026-11-20T12:00:00Z\n1 thing: 1 Failed", list.frame(started, frameStyle{wide: true}))
 	require.Contains(t, list.frame(started, frameStyle{colours: true}), "\x1b[31mFailed\x1b[0m")
 	require.Equal(t, "no things", newListing(kind, nil, false).frame(started, frameStyle{}))
 	require.Equal(t, "nothing is running", newListing(kind, nil, true).frame(started, frameStyle{}))

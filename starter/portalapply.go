@@ -122,7 +122,7 @@ func (c *cli) applyToPortals(ctx context.Context, requests []portalRequest) erro
 			break
 		}
 		for _, warning := range answer.Warnings {
-			fmt.Fprintf(c.ErrOut, "warning: portal %s: %s\n", answer.Portal, warning)
+			c.warn("warning: portal %s: %s", answer.Portal, warning)
 		}
 		answers.Items, ids = append(answers.Items, answer), append(ids, target.workflowID)
 	}

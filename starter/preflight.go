@@ -57,7 +57,7 @@ func (c *cli) preflight(ctx context.Context, s *server, target subject, in prefl
 	}
 	_, noAnswer := errors.AsType[unchecked](err)
 	if err != nil && ctx.Err() == nil && (flags.onlyPlanned || noAnswer && !flags.refuseIfBlocked) {
-		fmt.Fprintf(c.ErrOut, "warning: %s: %s\n", target, err)
+		c.warn("warning: %s: %s", target, err)
 		return nil
 	}
 	if err != nil {
@@ -75,7 +75,7 @@ func (c *cli) foreseeStart(ctx context.Context, s *server, target subject, in pr
 			return found, err
 		}
 		if why := cmp.Or(strings.Join(found.Problems, "; "), fmt.Sprint(err)); !told {
-			fmt.Fprintf(c.ErrOut, "%s is not started yet; waiting: %s\n", target, why)
+			c.warn("%s is not started yet; waiting: %s", target, why)
 		}
 		if ctx.Err() != nil {
 			return found, fmt.Errorf("stopped waiting: %s", strings.Join(found.Problems, "; "))
@@ -133,7 +133,7 @@ func (c *cli) reportDrains(target subject, found preflight.Result, refuse bool) 
 		return fmt.Errorf("%s was not started: %s", target, strings.Join(blocked, "; "))
 	}
 	for _, warning := range blocked {
-		fmt.Fprintf(c.ErrOut, "warning: %s\n", warning)
+		c.warn("warning: %s", warning)
 	}
 	return nil
 }
@@ -149,7 +149,7 @@ func renderDrains(w *page, found preflight.Result) {
 		t.AppendRow([]any{drain.Cluster, drain.Node, drain.Evict, drain.Skip, drain.Block, note})
 	}
 	if t.Length() > 0 {
-		fmt.Fprintln(w, t.Render())
+		fmt.Fprintln(w, "\n"+t.Render())
 	}
 	for _, why := range found.Unforeseen {
 		fmt.Fprintf(w, "no preview of the drains in cluster %s\n", why)

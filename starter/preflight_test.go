@@ -54,8 +54,9 @@ func (s *stage) refusesWhatDoesNotExist(t *testing.T) {
 
 	unknown := drydock(t, "upgrade", "start", "-f", file(t, "unknown.yaml", strings.Replace(validRollout, "spoke-2]", "spoke-9]", 1)))
 	require.Equal(t, outcome{status: exitFailed, stderr: "error: rollout prod/november was not started: spec.clusters: cluster spoke-9 is not a ManagedCluster\n"}, unknown)
-	require.Contains(t, succeeds(t, "upgrade", "plan", "--drains", "-f", file(t, "known.yaml", strings.Replace(validRollout, "nodeMaintenance: {}", "nodeMaintenance: {drainSpec: {}}", 1))),
-		"spoke-1   worker-1       2      1       0\n")
+	planned := succeeds(t, "upgrade", "plan", "--drains", "-f", file(t, "known.yaml", strings.Replace(validRollout, "nodeMaintenance: {}", "nodeMaintenance: {drainSpec: {}}", 1)))
+	require.Contains(t, planned, "rollout prod/november: 2 clusters in ", "the plan is shown, too")
+	require.Contains(t, planned, "spoke-1   worker-1       2      1       0\n")
 }
 
 // waitsForWhatDoesNotExist: the start follows once the window is defined.

@@ -254,11 +254,14 @@ func TestJSONOutputHasADocumentForEveryChange(t *testing.T) {
 func TestTheScreenIsRedrawnInPlace(t *testing.T) {
 	var out bytes.Buffer
 	s := screen{out: &out}
-	s.draw("first\nsecond\nthird", 80)
+	s.draw("first\nsecond\nthird", 80, 24)
 	require.Equal(t, "first\x1b[K\nsecond\x1b[K\nthird\x1b[K\n\x1b[J", out.String())
 	out.Reset()
-	s.draw("a line that is longer than the screen", 10)
-	require.Equal(t, "\r\x1b[3Aa line th…\x1b[K\n\x1b[J", out.String())
+	s.draw("a line that is longer than the screen", 20, 24)
+	require.Equal(t, "\r\x1b[3Aa line that is longe\x1b[K\nr than the screen\x1b[K\n\x1b[J", out.String(), "what does not fit is on the next line")
+	out.Reset()
+	s.draw("a\nb\nc\nd\ne", 80, 4)
+	require.Equal(t, "\r\x1b[2Aa\x1b[K\nb\x1b[K\nand 3 lines more\x1b[K\n\x1b[J", out.String(), "no line scrolls away, or the next frame begins at a wrong line")
 }
 
 func TestTheClockOfAClusterStopsWithItsEnd(t *testing.T) {

@@ -19,11 +19,15 @@ type screen struct {
 // eraseBelow erases from the cursor to the end of the screen.
 const eraseBelow = text.EscapeStart + "J"
 
-// draw replaces the block in a single write, so that it does not flicker. It cuts lines at width, so that none wraps.
-func (s *screen) draw(block string, width int) {
-	var lines []string
-	for line := range strings.Lines(strings.TrimRight(block, "\n")) {
-		lines = append(lines, fit(strings.TrimRight(line, "\n"), width)+text.EraseLine.Sprint()+"\n")
+// draw replaces the block in a single write, so that it does not flicker. It breaks the lines that are wider than the terminal, so that it knows how
+// many there are, and leaves out those that are below its end.
+func (s *screen) draw(block string, width, height int) {
+	lines := strings.Split(fold(strings.TrimRight(block, "\n"), width), "\n")
+	if most := height - 1; height > 1 && len(lines) > most { // the last line is the cursor's
+		lines = append(lines[:most-1], fmt.Sprintf("and %s more", plural(len(lines)-most+1, "line")))
+	}
+	for i := range lines {
+		lines[i] += text.EraseLine.Sprint() + "\n"
 	}
 	drawn := strings.Join(lines, "")
 	if drawn == s.drawn {
@@ -37,12 +41,12 @@ func (s *screen) draw(block string, width int) {
 	fmt.Fprint(s.out, back+drawn+eraseBelow)
 }
 
-// fit cuts a line at width; 0 is no limit.
-func fit(line string, width int) string {
+// fold breaks lines at width; 0 is no limit.
+func fold(block string, width int) string {
 	if width <= 0 {
-		return line
+		return block
 	}
-	return text.Snip(line, width, "…")
+	return text.WrapHard(block, width)
 }
 
 // bar draws a progress bar with the given width.

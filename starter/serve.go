@@ -73,7 +73,7 @@ func (c *cli) serve(ctx context.Context, flags serveFlags) error {
 	if err != nil {
 		return fmt.Errorf("serve the status page (--listen): %w", err)
 	}
-	fmt.Fprintf(c.Out, "serving portal %s at %s://%s/\n", flags.portal, flags.scheme(), listener.Addr())
+	_ = c.say("serving portal %s at %s://%s/", flags.portal, flags.scheme(), listener.Addr())
 	return server.Serve(ctx, listener)
 }
 

@@ -92,8 +92,7 @@ func (c *cli) sendSignal(ctx context.Context, target subject, signal, reason, re
 	if err := s.signal(ctx, target, signal, temporal.SignalRequest{Reason: reason}); err != nil {
 		return err
 	}
-	fmt.Fprintf(c.Out, "%s %s; see `%s`\n", target, result, target.show)
-	return nil
+	return c.say("%s %s; see `%s`", target, result, target.show)
 }
 
 func newUpgradeDescribe(c *cli) *cobra.Command {

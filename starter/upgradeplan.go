@@ -27,8 +27,8 @@ func newUpgradePlan(c *cli) *cobra.Command {
 or in a file (--snapshot), with the same function as the rollout. It does not check the workers: a missing Job image or missing credentials
 for a cluster show up only in the rollout.
 
-With --drains a worker makes the plan and previews the drain of each node of the first clusters: how many pods it would evict, and which would block
-it. Then the command needs Temporal, and no credentials of the hub.
+With --drains a worker makes the plan, and also previews the drain of each node of the first clusters: how many pods it would evict, and which would
+block it. Then the command needs Temporal, and no credentials of the hub.
 
 The exit status is 1 if the plan is invalid; the conditions give the reason.`,
 		Args: operands(),
@@ -64,7 +64,7 @@ The exit status is 1 if the plan is invalid; the conditions give the reason.`,
 	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade")
 	c.addNamespaceFlag(cmd)
 	c.addDecisionFlags(cmd, &flags, "the hub")
-	cmd.Flags().BoolVar(&drains, "drains", false, "preview the drains, on a worker")
+	cmd.Flags().BoolVar(&drains, "drains", false, "let a worker make the plan, and preview the drains")
 	c.addOutputFlag(cmd)
 	return cmd
 }
@@ -88,7 +88,13 @@ func (c *cli) planDrains(ctx context.Context, object *ranv1.ClusterGroupUpgrade,
 	for _, drain := range found.Drains {
 		nodes = append(nodes, drain.Cluster+"/"+drain.Node)
 	}
-	if err := c.print(found, func(w *page) { renderDrains(w, found) }, nodes...); err != nil {
+	show := func(w *page) {
+		if found.Plan != nil {
+			renderPlan(w, object, *found.Plan)
+		}
+		renderDrains(w, found)
+	}
+	if err := c.print(found, show, nodes...); err != nil {
 		return err
 	}
 	if len(found.Problems) > 0 {

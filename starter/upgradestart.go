@@ -103,7 +103,7 @@ func (c *cli) runRollout(ctx context.Context, s *server, target subject, summary
 		return err
 	}
 	if wait {
-		fmt.Fprintf(c.ErrOut, "%s started\n", target)
+		c.warn("%s started", target)
 		return c.watchRollout(ctx, s, target)
 	}
 	started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}

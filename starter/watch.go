@@ -105,7 +105,7 @@ func (v *documentsView) tick()      {}
 
 func (v *documentsView) note(message string) {
 	if message != "" {
-		fmt.Fprintln(v.cli.ErrOut, visible(message))
+		v.cli.warn("%s", message)
 	}
 }
 
@@ -157,8 +157,7 @@ func (v *linesView) say(line statusLine) error {
 	}
 	v.printed[line.about] = line.text
 	now := v.cli.now()
-	_, err := fmt.Fprintf(v.cli.Out, "%s  %s\n", clock(now, now), visible(line.text))
-	return err
+	return v.cli.say("%s  %s", clock(now, now), line.text)
 }
 
 // liveView keeps the status on a terminal up to date.
@@ -192,9 +191,10 @@ func (v *liveView) tick() {
 	if v.status != nil {
 		style := v.cli.style()
 		style.height = height
-		block = style.wrap(v.status.frame(v.cli.now(), style)) + "\n" + style.wrap(v.noted)
+		block = v.status.frame(v.cli.now(), style) + "\n" + v.noted
+		block = style.wrap(v.cli.shown(block))
 	}
 	if block != "" {
-		v.screen.draw(block, width)
+		v.screen.draw(block, width, height)
 	}
 }

@@ -35,8 +35,8 @@ type Input struct {
 type Result struct {
 	// Problems are why the request would fail, each with its field.
 	Problems []string `json:"problems"`
-	// Clusters has the clusters of a rollout, in batches.
-	Clusters [][]string `json:"clusters,omitempty"`
+	// Plan is the plan of a rollout.
+	Plan *rollout.Plan `json:"plan,omitempty"`
 	// Drains are previews of the drains of the first clusters. Unforeseen says by cluster why there are none; NotForeseen counts the clusters after them.
 	Drains      []drain.Forecast `json:"drains,omitempty"`
 	Unforeseen  []string         `json:"unforeseen,omitempty"`
@@ -100,7 +100,7 @@ func (c *check) rollout(ctx workflow.Context) {
 		}
 		c.result.Problems = append(c.result.Problems, problem)
 	}
-	c.result.Clusters = plan.RemediationPlan
+	c.result.Plan = &plan.Plan
 	spec := c.in.Rollout.Spec
 	if plan.Spec != nil {
 		spec = *plan.Spec

@@ -121,6 +121,7 @@ func TestTheDrainsOfTheFirstClustersOfARolloutArePreviewed(t *testing.T) {
 		NodeMaintenance: &ranv1.NodeMaintenanceRemediation{DrainSpec: &maintenancev1.DrainSpec{}},
 	}}})
 	require.Empty(t, result.Problems)
+	require.Equal(t, w.Plan.RemediationPlan, result.Plan.RemediationPlan)
 	require.Len(t, result.Drains, foreseenClusters)
 	require.Equal(t, "spoke-19", result.Drains[foreseenClusters-1].Cluster)
 	require.Equal(t, 5, result.NotForeseen)
