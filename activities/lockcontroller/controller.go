@@ -27,8 +27,16 @@ type controller struct {
 	snapshot locks.Snapshot
 	// clusterLock names the lock of the cluster, which records the turns.
 	clusterLock string
-	// confirmed are the locks that were read from the API server since the last write, together with the objects that determine their state.
-	confirmed []string
+	// confirmed are the changes whose objects were read from the API server since the last write, with the resourceVersion that the cluster's lock had
+	// then. A later version has what other controllers wrote in the meantime, so the objects are read again.
+	confirmed map[confirmation]string
+}
+
+// confirmation is a change of a lock to a state. A loss of progress depends on more objects.
+type confirmation struct {
+	kind, node string
+	to         lcmv1.LockState
+	loss       bool
 }
 
 // read reads all objects from the cache, which must not be changed.
@@ -67,17 +75,21 @@ func (k *controller) decide(ctx context.Context) (locks.Decision, error) {
 // confirm reads the objects for changes that allow disruption from the API server. It returns false if they were not read before; then the caller decides
 // again. Watches of different kinds are not synchronised: the cache may have an inactive lock, but not the request for which it is inactive.
 func (k *controller) confirm(ctx context.Context, decision locks.Decision) (bool, error) {
+	if k.confirmed == nil {
+		k.confirmed = map[confirmation]string{}
+	}
 	confirmed := true
-	for _, change := range decision.Changes() {
-		subject := change.Kind + "/" + change.Node + "/" + string(change.To)
-		if !change.Grave() || slices.Contains(k.confirmed, subject) {
+	for _, change := range decision.Locks {
+		subject := confirmation{kind: change.Kind, node: change.Node, to: change.To, loss: change.LosesProgress()}
+		version, known := k.confirmed[subject]
+		if !change.Grave() || known && version == k.recorded().ResourceVersion {
 			continue
 		}
 		confirmed = false
-		k.confirmed = append(k.confirmed, subject)
 		if err := k.refresh(ctx, change); err != nil {
 			return false, err
 		}
+		k.confirmed[subject] = k.recorded().ResourceVersion
 	}
 	if confirmed {
 		k.confirmed = nil // the next write makes it outdated
@@ -97,15 +109,21 @@ func (k *controller) refresh(ctx context.Context, change locks.LockDecision) err
 	if err != nil {
 		return err
 	}
-	turns, err := k.turns()
+	turns, err := locks.ReadPermits(k.recorded())
 	if err != nil {
 		return err
 	}
 	if change.Kind == locks.ClusterLockKind {
 		err := refresh(ctx, api, &view.ClusterRequests, func(*lcmv1.ClusterMaintenanceRequest) bool { return true }, names(turns.Cluster)...)
-		return errors.Join(err, k.examine(ctx, api), k.refreshProgress(ctx, change))
+		if change.From != change.To {
+			err = errors.Join(err, k.examine(ctx, api))
+		}
+		return errors.Join(err, k.refreshProgress(ctx, change))
 	}
-	return errors.Join(
+	if change.LosesProgress() {
+		err = k.listClusterRequests(ctx)
+	}
+	return errors.Join(err,
 		refresh(ctx, api, &view.NodeRequests, func(r *lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == change.Node },
 			names(turns.Nodes[change.Node].Requests)...),
 		refresh(ctx, api, &view.DeletionRequests, func(r *lcmv1.NodeDeletionRequest) bool { return r.Spec.NodeName == change.Node },
@@ -144,9 +162,9 @@ func (k *controller) refreshPods(ctx context.Context, change locks.LockDecision)
 	return err
 }
 
-// refreshProgress reads all locks of nodes with one LIST before the reported progress decreases, which is rare.
+// refreshProgress lists all locks of nodes and the requests for the cluster before progress is lost, which is rare.
 func (k *controller) refreshProgress(ctx context.Context, change locks.LockDecision) error {
-	if !change.ReportsLess {
+	if !change.LosesProgress() {
 		return nil
 	}
 	var current lcmv1.NodeWorkloadLockList
@@ -154,17 +172,27 @@ func (k *controller) refreshProgress(ctx context.Context, change locks.LockDecis
 		return err
 	}
 	k.snapshot.NodeLocks = current.Items
-	return nil
+	return k.listClusterRequests(ctx)
 }
 
-// turns returns the turns that are recorded on the cluster's lock in the view.
-func (k *controller) turns() (locks.Permits, error) {
+// listClusterRequests lists the requests for the cluster. A new one has no name in the view yet.
+func (k *controller) listClusterRequests(ctx context.Context) error {
+	var current lcmv1.ClusterMaintenanceRequestList
+	err := k.cluster.Client.List(ctx, &current)
+	if err == nil {
+		k.snapshot.ClusterRequests = current.Items
+	}
+	return err
+}
+
+// recorded is the cluster's lock in the view, which records the turns; an empty one if there is none.
+func (k *controller) recorded() *lcmv1.ClusterWorkloadLock {
 	for i := range k.snapshot.ClusterLocks {
 		if lock := &k.snapshot.ClusterLocks[i]; lock.Name == k.clusterLock {
-			return locks.ReadPermits(lock)
+			return lock
 		}
 	}
-	return locks.Permits{}, nil
+	return &lcmv1.ClusterWorkloadLock{}
 }
 
 func names(requests []locks.Served) []string {

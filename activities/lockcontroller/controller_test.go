@@ -183,10 +183,10 @@ func TestANodeIsRecordedAsUpdatedBeforeItsLockIsActiveAgain(t *testing.T) {
 	r.setRequest("n1", true, 1)
 	r.addView()
 	r.finish(r.startNow())
-	r.requestCluster()
+	r.requestCluster(0)
 	lock := &lcmv1.NodeWorkloadLock{}
 	require.NoError(t, r.api.Get(r.ctx, client.ObjectKey{Name: "tf-n1"}, lock))
-	lock.Annotations = nil // the controller died before it wrote this
+	lock.Annotations, r.maintenance = nil, false // the controller died before it wrote this; what it reported does not count
 	require.NoError(t, r.api.Update(r.ctx, lock))
 	r.setRequest("n1", false, 0)
 	r.addView()
@@ -197,6 +197,44 @@ func TestANodeIsRecordedAsUpdatedBeforeItsLockIsActiveAgain(t *testing.T) {
 	r.addView()
 	r.finish(r.startNow())
 	require.Equal(t, 33, int(r.reported()))
+}
+
+func TestAnOverlappingWriterDoesNotReportTheProgressThatItFoundEarlier(t *testing.T) {
+	r := newRace(t.Context(), t, 1)
+	r.requestCluster(0)
+	r.setRequest("n1", true, 1)
+	r.addView()
+	slow := r.startNow()
+	r.setRequest("n1", false, 0)
+	r.setRequest("n2", true, 2)
+	r.addView()
+	r.finish(r.startNow())
+	require.Equal(t, 33, int(r.reported()))
+	r.stepUntil(slow, "get tf-n2") // it has read all locks, because it knew of less progress
+
+	r.setRequest("n2", false, 0)
+	r.setRequest("n3", true, 3)
+	r.addView()
+	r.finish(r.startNow())
+	require.Equal(t, 66, int(r.reported()))
+	r.finish(slow)
+	require.Equal(t, 66, int(r.reported()))
+}
+
+func TestAFrozenWriterDoesNotForgetAMaintenance(t *testing.T) {
+	r := newRace(t.Context(), t, 1)
+	r.requestCluster(0)
+	r.setRequest("n1", true, 1)
+	r.addView()
+	r.finish(r.startNow())
+	r.setRequest("n1", true, 2)
+	r.addView()
+	frozen := r.startNow()
+	r.requestCluster(1)
+	require.Equal(t, 33, int(r.reported()))
+	r.finish(frozen)
+	require.Equal(t, 33, int(r.reported()))
+	require.Empty(t, r.writes(), "locks and permits have the present request for the cluster")
 }
 
 func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
@@ -243,7 +281,7 @@ func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
 func TestUnchangedLocksAreNotWritten(t *testing.T) {
 	r := newRace(t.Context(), t, 1)
 	require.Empty(t, r.writes())
-	r.requestCluster()
+	r.requestCluster(0)
 	require.Empty(t, r.writes())
 	r.setRequest("n1", true, 1)
 	require.Equal(t, []string{"patch tf", "patch status of tf-n1", "patch tf-n1", "patch status of tf"}, r.writes(), "permit, state, record of the update, progress")
@@ -262,11 +300,13 @@ func TestOverlappingWritersKeepLocksInOrder(t *testing.T) {
 		defer cancel()
 		r := newRace(ctx, t, rapid.Int32Range(1, 2).Draw(t, "maxInactiveNodes"))
 		if rapid.Bool().Draw(t, "maintenance") {
-			r.requestCluster()
+			r.requestCluster(0)
 		}
 		for serial := range rapid.IntRange(1, 60).Draw(t, "events") {
 			node := rapid.SampledFrom(r.nodes).Draw(t, "node")
-			switch event := rapid.SampledFrom([]string{"request", "withdraw", "pod", "view", "start", "step", "step", "step"}).Draw(t, "event"); {
+			switch event := rapid.SampledFrom([]string{"request", "withdraw", "pod", "view", "start", "step", "step", "step", "maintenance"}).Draw(t, "event"); {
+			case event == "maintenance" && r.maintenance:
+				r.requestCluster(serial)
 			case event == "request" || event == "withdraw":
 				r.setRequest(node, event == "request", serial)
 				r.addView()

@@ -228,14 +228,17 @@ func (r *race) reported() int32 {
 	return lock.Status.InactivationProgress.Percentage
 }
 
-// requestCluster requests the cluster, and releases its lock.
-func (r *race) requestCluster() {
-	require.NoError(r.t, r.api.Create(r.ctx, &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "maintenance", UID: "maintenance"}}))
+// requestCluster replaces the request for the cluster, and releases its lock. From then on the progress must not decrease.
+func (r *race) requestCluster(serial int) {
+	request := &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "maintenance"}}
+	require.NoError(r.t, client.IgnoreNotFound(r.api.Delete(r.ctx, request)))
+	r.maintenance = false
+	request = &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: request.Name, UID: types.UID(fmt.Sprintf("maintenance-%d", serial))}}
+	require.NoError(r.t, r.api.Create(r.ctx, request))
 	r.addView()
 	r.finish(r.startNow())
 	r.addView()
-	r.views = r.views[len(r.views)-1:]
-	r.maintenance = true
+	r.maintenance, r.reached = true, r.reported()
 }
 
 func (r *race) requests() []types.UID {

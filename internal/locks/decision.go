@@ -60,8 +60,10 @@ type LockDecision struct {
 
 	// Progress is the lock's desired inactivationProgress.
 	Progress lcmv1.InactivationProgress `json:"-"`
-	// ReportsLess: the reported progress of the cluster's lock decreases.
-	ReportsLess bool `json:"-"`
+	// Gain is by how many percent the reported progress of the cluster's lock increases; negative: it decreases.
+	Gain int32 `json:"-"`
+	// Forgets: the record of the lock has a request for the cluster that no longer exists. It is replaced: the annotation by UpdatedFor, or the permits.
+	Forgets bool `json:"-"`
 	// EndsPermit: the node loses its permit, or has it for other requests from now on. Its lock must be written before that is recorded. Then a writer
 	// with the old record and the old lock can neither release the node nor withdraw the release from those requests.
 	EndsPermit bool `json:"-"`
@@ -126,6 +128,9 @@ const (
 	NodeGone       Reason = "NodeGone"
 )
 
+// LosesProgress reports whether less progress of a maintenance is known after the change.
+func (d LockDecision) LosesProgress() bool { return d.Gain < 0 || d.Forgets }
+
 // Changes are the decisions that need a write, in order.
 func (d Decision) Changes() []LockDecision {
 	var changes []LockDecision
@@ -162,9 +167,9 @@ func (d LockDecision) HoldsFirst() (LockDecision, bool) {
 	return d, true
 }
 
-// Grave reports whether the change is unsafe on stale information: a lock is released or held again, fails, is removed, or loses its permit, or
-// reported progress decreases. Any other change can be corrected later.
+// Grave reports whether the change is unsafe on stale information: a lock is released or held again, fails, is removed, or loses its permit, or the
+// progress of a maintenance is reported or forgotten. Any other change can be corrected later.
 func (d LockDecision) Grave() bool {
 	flips := func(state lcmv1.LockState) bool { return d.Action == Update && (d.From == state) != (d.To == state) }
-	return d.Action == Delete || d.EndsPermit || d.ReportsLess || flips(lcmv1.LockInactive) || flips(lcmv1.LockFailed)
+	return d.Action == Delete || d.EndsPermit || d.Gain != 0 || d.Forgets || flips(lcmv1.LockInactive) || flips(lcmv1.LockFailed)
 }

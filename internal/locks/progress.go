@@ -41,7 +41,8 @@ func ProgressOf(controllerName string, requests []lcmv1.ClusterMaintenanceReques
 	var t tally
 	for i := range locks {
 		if lock := &locks[i]; lock.Spec.ControllerName == controllerName {
-			t.count(lock.Status.State, slices.ContainsFunc(updatedFor(lock), func(uid types.UID) bool { return asked[uid] }))
+			was := slices.ContainsFunc(updatedFor(lock), func(uid types.UID) bool { return asked[uid] })
+			t.count(lock.Status.State, was || lock.Status.State == lcmv1.LockInactive)
 		}
 	}
 	return t.progress()
@@ -74,14 +75,13 @@ func ProgressOfAll(requests []lcmv1.ClusterMaintenanceRequest, locks []lcmv1.Nod
 // tally counts nodes.
 type tally struct{ inactiveNow, updated, total int }
 
-// count counts a node. Was: its lock was inactive during the current maintenance of the cluster.
-func (t *tally) count(state lcmv1.LockState, was bool) {
+// count counts a node. Updated: its lock is inactive, or was during the current maintenance of the cluster.
+func (t *tally) count(state lcmv1.LockState, updated bool) {
 	t.total++
-	switch {
-	case state == lcmv1.LockInactive:
+	if state == lcmv1.LockInactive {
 		t.inactiveNow++
-		t.updated++
-	case was && state != lcmv1.LockFailed:
+	}
+	if updated && state != lcmv1.LockFailed {
 		t.updated++
 	}
 }
@@ -100,13 +100,15 @@ func (p Progress) reported() lcmv1.InactivationProgress {
 	return lcmv1.InactivationProgress{Description: p.Description, Percentage: p.Percentage}
 }
 
-// progress counts the enabled nodes with their observed locks, and with their locks after the decision is applied.
+// progress counts the enabled nodes with their observed locks, and with their locks after the decision is applied. A maintenance that is not recorded on
+// an inactive lock yet does not count as observed: another controller may activate the lock before it is.
 func (a *application) progress() (found, decided Progress) {
 	var before, after tally
 	for _, n := range a.nodes {
 		was := n.lock != nil && slices.ContainsFunc(updatedFor(n.lock), a.isRequested)
-		before.count(n.decided.From, was)
-		after.count(n.decided.To, was || a.maintenancesToRecord(n) != "")
+		toRecord, _ := a.maintenancesToRecord(n)
+		before.count(n.decided.From, was || n.decided.From == lcmv1.LockInactive && toRecord == "")
+		after.count(n.decided.To, was || n.decided.To == lcmv1.LockInactive || toRecord != "")
 	}
 	return before.progress(), after.progress()
 }
@@ -127,26 +129,26 @@ func (a *application) isRequested(uid types.UID) bool {
 }
 
 // maintenancesToRecord are the maintenances of the cluster to record on the node's lock, which was or becomes inactive during them: all requested
-// ones; empty if there are none, or they are recorded already.
-func (a *application) maintenancesToRecord(n *node) string {
+// ones; empty if there are none, or they are recorded already. It reports whether others are recorded, which are then forgotten.
+func (a *application) maintenancesToRecord(n *node) (uids string, forgets bool) {
 	released := n.decided.From == lcmv1.LockInactive || n.decided.To == lcmv1.LockInactive
 	if !released {
-		return ""
+		return "", false
 	}
 	var known []types.UID
 	if n.lock != nil {
 		known = updatedFor(n.lock)
 	}
-	var uids []string
+	var requested []string
 	unrecorded := false
 	for _, r := range a.requests {
-		uids = append(uids, string(r.uid))
+		requested = append(requested, string(r.uid))
 		unrecorded = unrecorded || !slices.Contains(known, r.uid)
 	}
 	if !unrecorded {
-		return ""
+		return "", false
 	}
-	return strings.Join(uids, ",")
+	return strings.Join(requested, ","), slices.ContainsFunc(known, func(uid types.UID) bool { return !a.isRequested(uid) })
 }
 
 // nodeProgress is the reported progress of a node's lock in a state.

@@ -223,7 +223,21 @@ func TestTheClusterLockReportsObservedProgress(t *testing.T) {
 	report := ofCluster(w.decide())
 	require.Equal(t, locks.Update, report.Action)
 	require.Equal(t, int32(50), report.Progress.Percentage)
-	require.False(t, report.Grave())
+	require.True(t, report.Grave(), "by an old view, this would be the progress of a former maintenance")
+	w.carryOut(w.decide(), 1)
+	require.False(t, ofCluster(w.decide()).Grave())
+}
+
+func TestAMaintenanceIsReportedOnceItIsRecorded(t *testing.T) {
+	w := newWorld(t, "n1", "n2")
+	w.settle()
+	w.request("n1")
+	w.settle()
+	w.requestCluster()
+	decision := w.decide()
+	require.Zero(t, ofCluster(decision).Progress.Percentage, "another controller may activate n1 before")
+	w.carryOut(decision, len(decision.Changes()))
+	require.Equal(t, int32(50), ofCluster(w.decide()).Progress.Percentage)
 }
 
 func TestDecreasingProgressIsReportedOnlyOnFreshReads(t *testing.T) {

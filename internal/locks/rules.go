@@ -287,8 +287,9 @@ func (a *application) clusterDecision(found Progress) LockDecision {
 	d := a.cluster
 	d.Progress, d.Release = found.reported(), a.policy.Release
 	d.act(a.lock != nil, a.lock != nil && !d.Matches(a.lock.Status))
+	d.Forgets = slices.ContainsFunc(a.before.Cluster, func(s Served) bool { return !a.isRequested(s.UID) })
 	if a.lock != nil && a.lock.Status.InactivationProgress != nil {
-		d.ReportsLess = d.Progress.Percentage < a.lock.Status.InactivationProgress.Percentage
+		d.Gain = d.Progress.Percentage - a.lock.Status.InactivationProgress.Percentage
 	}
 	return d
 }
@@ -297,7 +298,7 @@ func (a *application) nodeDecision(n *node) LockDecision {
 	d := n.decided
 	_, had := a.before.Nodes[n.name]
 	d.EndsPermit = had && (d.EndsPermit || n.keeps == nil)
-	d.UpdatedFor = a.maintenancesToRecord(n)
+	d.UpdatedFor, d.Forgets = a.maintenancesToRecord(n)
 	d.Progress, d.Release = nodeProgress(d.To), a.policy.Release
 	d.act(n.lock != nil, d.EndsPermit || d.UpdatedFor != "" || n.lock != nil && !d.Matches(n.lock.Status))
 	return d
