@@ -13,6 +13,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/conditions"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/rollout"
@@ -54,7 +55,7 @@ func atNoon() rolloutStatus {
 	status.Status.Counts = rollout.Count(status.Status.Clusters)
 	status.Status.Percentage = rollout.Percentage(status.Status.Clusters)
 	status.Status.Status.Estimate = rollout.Estimate(&status.Status, 0, noon)
-	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, "Maintaining nodes", noon)
+	conditions.Set(&status.Status.Conditions, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, "Maintaining nodes", noon)
 	return status
 }
 
@@ -169,14 +170,14 @@ func TestNoWaitIsShownBetweenBatches(t *testing.T) {
 func TestTheFrameOfAFinishedRollout(t *testing.T) {
 	status := atNoon()
 	status.Status.Status.CompletedAt = ago(0)
-	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonTimedOut, "1 of 3 clusters timed out: spoke-2", noon)
+	conditions.Set(&status.Status.Conditions, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonTimedOut, "1 of 3 clusters timed out: spoke-2", noon)
 	frame := status.frame(noon, frameStyle{})
 	require.Contains(t, frame, "rollout prod/november   Timed out   took 10m\n1 of 3 clusters timed out: spoke-2\n")
 }
 
 func TestARolloutWithoutClustersHasNoProgress(t *testing.T) {
 	status := rolloutStatus{Metadata: observe.RefOf("cgu/prod/november", "run"), Status: ranv1.ClusterGroupUpgradeStatus{Percentage: 100}}
-	rollout.SetCondition(&status.Status.Conditions, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed, "Unable to select clusters: cluster spoke-9 is not a ManagedCluster", noon)
+	conditions.Set(&status.Status.Conditions, ranv1.ConditionSucceeded, metav1.ConditionFalse, ranv1.ReasonFailed, "Unable to select clusters: cluster spoke-9 is not a ManagedCluster", noon)
 	require.Equal(t, "rollout prod/november   Failed\nUnable to select clusters: cluster spoke-9 is not a ManagedCluster", status.frame(noon, frameStyle{}))
 }
 

@@ -20,7 +20,7 @@ import (
 // historyScenarios are the scenarios that every version has histories of; `make histories` records them.
 var historyScenarios = []string{
 	"whole-rollout", "plan-only", "cancelled", "timed-out-continue", "timed-out-abort", "killed-and-resumed", "node-failed",
-	"policies", "manifest-works", "windows", "maintenance-window", "prepared", "onboarding", "harbor", "entities", "portals",
+	"policies", "manifest-works", "windows", "maintenance-window", "prepared", "onboarding", "harbor", "entities", "portals", "objects",
 }
 
 // notReplayed explains why a history does not replay, and what to do.

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 
 	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
@@ -26,7 +27,7 @@ const (
 	historiesCorpus    = "workflows/testdata/histories"
 )
 
-// historyScenarios are the scenarios whose histories are recorded.
+// historyScenarios are the rollouts whose histories are recorded.
 var historyScenarios = []historyScenario{
 	{name: "whole-rollout", run: (*recorder).awaitEnd},
 	{name: "plan-only", run: (*recorder).cancelPlan},
@@ -55,7 +56,7 @@ func newHistoriesCommand() *cobra.Command {
 		Use:   "histories VERSION",
 		Short: "Record the workflow histories that later versions must be able to replay",
 		Long: "Runs the scenarios of " + historiesManifests + " on the local stack and saves the histories of their workflows in\n" +
-			historiesCorpus + "/VERSION. They are never changed afterwards, because workflows in production have such histories.",
+			historiesCorpus + "/VERSION, unless it has them. They are never changed afterwards, because workflows in production have such histories.",
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return recordHistories(cmd.Context(), args[0], cmd.ErrOrStderr())
@@ -67,12 +68,16 @@ func newHistoriesCommand() *cobra.Command {
 var historiesVersion = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+$`)
 
 func recordHistories(ctx context.Context, version string, progress io.Writer) (err error) {
-	dir := filepath.Join(historiesCorpus, version)
 	if !historiesVersion.MatchString(version) {
 		return fmt.Errorf("version %q is not a released version; use make histories VERSION=v1.2.3", version)
 	}
-	if _, err := os.Stat(dir); err == nil {
-		return fmt.Errorf("%s exists: the histories of a version are recorded only once", dir)
+	r := &recorder{dir: filepath.Join(historiesCorpus, version)}
+	missing := slices.DeleteFunc(r.recordings(), func(r recording) bool {
+		_, err := os.Stat(filepath.Join(historiesCorpus, version, r.name+history.Suffix))
+		return err == nil
+	})
+	if len(missing) == 0 {
+		return fmt.Errorf("%s has all histories: those of a version are recorded only once", r.dir)
 	}
 	f, err := fleet.Start(ctx, fleet.Options{Spokes: historiesSpokes, Workers: historiesWorkers, Output: progress})
 	if err != nil {
@@ -87,29 +92,35 @@ func recordHistories(ctx context.Context, version string, progress io.Writer) (e
 		return err
 	}
 	defer server.Close()
-	r := &recorder{Fleet: f, server: server, dir: dir}
-	for _, scenario := range historyScenarios {
-		fmt.Fprintln(progress, "recording "+scenario.name)
-		if err := r.record(ctx, scenario); err != nil {
-			return fmt.Errorf("%s: %w", scenario.name, err)
+	r.Fleet, r.server = f, server
+	for _, recording := range missing {
+		fmt.Fprintln(progress, "recording "+recording.name)
+		if err := recording.record(ctx); err != nil {
+			return fmt.Errorf("%s: %w", recording.name, err)
 		}
 	}
-	fmt.Fprintln(progress, "recording onboarding")
-	if err := r.recordOnboarding(ctx); err != nil {
-		return fmt.Errorf("onboarding: %w", err)
-	}
-	fmt.Fprintln(progress, "recording harbor")
-	if err := r.recordHarbor(ctx); err != nil {
-		return fmt.Errorf("harbor: %w", err)
-	}
-	if err := r.recordEntities(ctx); err != nil {
-		return fmt.Errorf("entities: %w", err)
-	}
-	fmt.Fprintln(progress, "recording portals")
-	if err := r.recordPortals(ctx); err != nil {
-		return fmt.Errorf("portals: %w", err)
-	}
 	return nil
+}
+
+// recording records the histories of one file.
+type recording struct {
+	name   string
+	record func(context.Context) error
+}
+
+// recordings are all files of a version, in the order in which they are recorded: the entities have done the work of the rollouts.
+func (r *recorder) recordings() []recording {
+	var all []recording
+	for _, scenario := range historyScenarios {
+		all = append(all, recording{scenario.name, func(ctx context.Context) error { return r.record(ctx, scenario) }})
+	}
+	return append(all,
+		recording{"onboarding", r.recordOnboarding},
+		recording{"harbor", r.recordHarbor},
+		recording{"entities", r.recordEntities},
+		recording{"portals", r.recordPortals},
+		recording{"objects", r.recordObjects},
+	)
 }
 
 // recorder runs scenarios and saves the histories of their workflows.

@@ -61,8 +61,8 @@ func conditionReasons(file *ast.File) []ast.Expr {
 	ast.Inspect(file, func(node ast.Node) bool {
 		switch node := node.(type) {
 		case *ast.CallExpr:
-			// SetCondition(conditions, type, status, reason, ...), and record.condition(ctx, type, status, reason, ...).
-			if name := nameOf(node.Fun); (name == "SetCondition" || name == "condition") && len(node.Args) > 4 {
+			// conditions.Set(&conditions, type, status, reason, ...), and record.condition(ctx, type, status, reason, ...).
+			if name := nameOf(node.Fun); (name == "Set" || name == "condition") && len(node.Args) > 4 {
 				reasons = append(reasons, node.Args[3])
 			}
 		case *ast.CompositeLit:

@@ -89,7 +89,9 @@ func (n *nodeMaintenance) over(object *maintenancev1.NodeMaintenance, served boo
 func (n *nodeMaintenance) adopts(run) bool { return false }
 
 func (n *nodeMaintenance) gone(uid types.UID) any {
-	return nodemaintenance.ObjectRequest{UID: uid, Deleted: true, Gone: true}
+	request := nodemaintenance.ObjectRequest{Gone: true}
+	request.UID, request.Deleted = uid, true
+	return request
 }
 
 func (n *nodeMaintenance) request(object *maintenancev1.NodeMaintenance) any {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/conditions"
 )
 
 // Plan has the clusters of a rollout in batches. `drydock upgrade plan -o json` prints it.
@@ -140,7 +141,7 @@ func (p *Plan) judge(v verdict, now time.Time) bool {
 
 // SetCondition sets a condition of the plan. They have the order of PlanConditions.
 func (p *Plan) SetCondition(conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
-	SetCondition(&p.Conditions, conditionType, status, reason, message, now)
+	conditions.Set(&p.Conditions, conditionType, status, reason, message, now)
 	slices.SortStableFunc(p.Conditions, func(a, b metav1.Condition) int {
 		return slices.Index(PlanConditions(), a.Type) - slices.Index(PlanConditions(), b.Type)
 	})

@@ -2,9 +2,7 @@ package rollout_test
 
 import (
 	"fmt"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -95,31 +93,6 @@ func TestCountAndPercentage(t *testing.T) {
 	require.EqualValues(t, 32, rollout.Percentage(all), "finished nodes of the others count as 1/2 and 3/4 of a cluster")
 	require.EqualValues(t, 100, rollout.Percentage(nil))
 	require.EqualValues(t, 0, rollout.Percentage(clusters(ranv1.ClusterPending, ranv1.ClusterSkipped)))
-}
-
-func TestTheLastConditionIsTheOneThatChangedLast(t *testing.T) {
-	var conditions []metav1.Condition
-	for _, change := range []string{"ClustersSelected False", "Validated True", "Progressing False", "ClustersSelected True", "Progressing False", "Validated True"} {
-		conditionType, status, _ := strings.Cut(change, " ")
-		rollout.SetCondition(&conditions, conditionType, metav1.ConditionStatus(status), "Because", "", noon)
-	}
-	var order []string
-	for _, condition := range conditions {
-		order = append(order, condition.Type)
-	}
-	require.Equal(t, []string{"Validated", "Progressing", "ClustersSelected"}, order)
-}
-
-func TestTheTransitionTimeChangesOnlyWithTheStatus(t *testing.T) {
-	later, latest := noon.Add(time.Minute), noon.Add(time.Hour)
-	var conditions []metav1.Condition
-	rollout.SetCondition(&conditions, "Progressing", metav1.ConditionFalse, "NotEnabled", "Not enabled", noon)
-	rollout.SetCondition(&conditions, "Progressing", metav1.ConditionFalse, "NotStarted", "", later)
-	require.Equal(t, "NotStarted", conditions[0].Reason)
-	require.Equal(t, metav1.NewTime(noon), conditions[0].LastTransitionTime)
-	rollout.SetCondition(&conditions, "Progressing", metav1.ConditionTrue, "InProgress", "", latest)
-	require.Len(t, conditions, 1)
-	require.Equal(t, metav1.NewTime(latest), conditions[0].LastTransitionTime)
 }
 
 func TestAPagedStatusStartsWithTheMostImportantClusters(t *testing.T) {

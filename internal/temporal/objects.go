@@ -20,6 +20,19 @@ type Object struct {
 	UID        types.UID `json:"uid"`
 }
 
+// ObjectRequest is what a workflow that was started by an object follows of it. Every signal has all of it.
+type ObjectRequest[Spec any] struct {
+	UID types.UID `json:"uid"`
+	// Generation of the object.
+	Generation int64 `json:"generation,omitempty"`
+	// Spec with its defaults.
+	Spec Spec `json:"spec"`
+	// InvalidSpec is why the current spec of the object is invalid; empty: it is valid.
+	InvalidSpec string `json:"invalidSpec,omitempty"`
+	// Deleted: the object has a deletionTimestamp, or no longer exists.
+	Deleted bool `json:"deleted,omitempty"`
+}
+
 // GroupVersionKind returns the kind of the object.
 func (o Object) GroupVersionKind() schema.GroupVersionKind {
 	return schema.FromAPIVersionAndKind(o.APIVersion, o.Kind)

@@ -9,7 +9,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities/lockcontroller"
 	"drydock.dev/drydock/activities/objects"
@@ -20,18 +19,8 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// ObjectRequest is the part of a WorkloadLockPolicy in the cluster that may change while its controller runs. Every signal has all of it.
-type ObjectRequest struct {
-	UID types.UID `json:"uid"`
-	// Generation of the object.
-	Generation int64 `json:"generation,omitempty"`
-	// Spec with its defaults.
-	Spec drydockv1.WorkloadLockPolicySpec `json:"spec"`
-	// InvalidSpec is why the current spec of the object is invalid; empty: it is valid.
-	InvalidSpec string `json:"invalidSpec,omitempty"`
-	// Deleted: the object has a deletionTimestamp, or no longer exists.
-	Deleted bool `json:"deleted,omitempty"`
-}
+// ObjectRequest is the part of a WorkloadLockPolicy in the cluster that may change while its controller runs.
+type ObjectRequest = temporal.ObjectRequest[drydockv1.WorkloadLockPolicySpec]
 
 // CarriedObject is what the next run has to know about the object of the controller.
 type CarriedObject struct {

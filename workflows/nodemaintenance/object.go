@@ -6,38 +6,28 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities/objects"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// ObjectRequest is the part of a NodeMaintenance in the cluster that may change while the maintenance runs. Every signal has all of it.
+// ObjectRequest is the part of a NodeMaintenance in the cluster that may change while the maintenance runs. An edit of the spec changes the steps that
+// have not ended; an invalid one changes nothing. A deletion says that the requestor is done, or no longer needs the node.
 type ObjectRequest struct {
-	UID types.UID `json:"uid"`
-	// Generation of the object.
-	Generation int64 `json:"generation,omitempty"`
-	// Spec with its defaults. An edit changes the steps that have not ended.
-	Spec maintenancev1.NodeMaintenanceSpec `json:"spec"`
-	// InvalidSpec is why the current spec of the object is invalid; empty: it is valid. Spec is then the last valid one, or empty.
-	InvalidSpec string `json:"invalidSpec,omitempty"`
+	temporal.ObjectRequest[maintenancev1.NodeMaintenanceSpec]
 	// RequestorFailed is the message of the condition RequestorFailed that the requestor set to True; nil: it is not True.
 	RequestorFailed *string `json:"requestorFailed,omitempty"`
 	// KeepStale: the maintenance never becomes stale, by the annotation maintenance.nvidia.com/garbage-collector.ignore.
 	KeepStale bool `json:"keepStale,omitempty"`
-	// Deleted: the object has a deletionTimestamp. The requestor is done, or no longer needs the node.
-	Deleted bool `json:"deleted,omitempty"`
 	// Gone: the object no longer exists, and with it the requests of all its requestors. Only UID and Deleted are set beside it.
 	Gone bool `json:"gone,omitempty"`
 }
 
 // ObjectRequestOf returns the request of an object.
 func ObjectRequestOf(object *maintenancev1.NodeMaintenance) ObjectRequest {
-	request := ObjectRequest{
-		UID: object.UID, Generation: object.Generation, Spec: object.Spec,
-		KeepStale: object.Annotations[maintenancev1.AnnotationKeepStale] == "true", Deleted: object.DeletionTimestamp != nil,
-	}
+	request := ObjectRequest{KeepStale: object.Annotations[maintenancev1.AnnotationKeepStale] == "true"}
+	request.UID, request.Generation, request.Spec, request.Deleted = object.UID, object.Generation, object.Spec, object.DeletionTimestamp != nil
 	for _, condition := range object.Status.Conditions {
 		if condition.Type == maintenancev1.ConditionRequestorFailed && condition.Status == metav1.ConditionTrue {
 			request.RequestorFailed = &condition.Message

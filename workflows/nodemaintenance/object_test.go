@@ -37,7 +37,8 @@ func objectMaintenance() nodemaintenance.Input {
 
 func sendRequest(w *workflowtest.World, change func(*nodemaintenance.ObjectRequest)) func() {
 	return func() {
-		request := nodemaintenance.ObjectRequest{UID: objectUID, Generation: 1, Spec: objectMaintenance().Object.Spec}
+		request := nodemaintenance.ObjectRequest{}
+		request.UID, request.Generation, request.Spec = objectUID, 1, objectMaintenance().Object.Spec
 		change(&request)
 		w.SignalWorkflow(temporal.SignalObject, request)
 	}
@@ -342,7 +343,9 @@ func TestAnObjectThatIsGoneEndsItsMaintenanceForAllRequestors(t *testing.T) {
 	in.Object.Spec.AdditionalRequestors = []string{"net.example.com"}
 	in.Object.Spec.HealthChecks = []drydockv1.HealthCheck{{Name: "ready", Node: &drydockv1.NodeCheck{}}}
 	gone := func() {
-		w.SignalWorkflow(temporal.SignalObject, nodemaintenance.ObjectRequest{UID: objectUID, Deleted: true, Gone: true})
+		gone := nodemaintenance.ObjectRequest{Gone: true}
+		gone.UID, gone.Deleted = objectUID, true
+		w.SignalWorkflow(temporal.SignalObject, gone)
 	}
 	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeReady), gone)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)

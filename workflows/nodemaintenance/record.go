@@ -12,7 +12,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/conditions"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
@@ -89,8 +89,8 @@ func (r *nodeRecord) setReady(ctx workflow.Context) {
 		failed = metav1.ConditionTrue
 	}
 	reason, now := string(r.status.State), workflow.Now(ctx)
-	rollout.SetCondition(&r.status.Conditions, maintenancev1.ConditionReady, ready, reason, "", now)
-	rollout.SetCondition(&r.status.Conditions, maintenancev1.ConditionRequestorFailed, failed, reason, "", now)
+	conditions.Set(&r.status.Conditions, maintenancev1.ConditionReady, ready, reason, "", now)
+	conditions.Set(&r.status.Conditions, maintenancev1.ConditionRequestorFailed, failed, reason, "", now)
 }
 
 // failure records the first error that is not a cancellation.

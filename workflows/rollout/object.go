@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
-	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/rollouts"
@@ -14,18 +13,8 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// ObjectRequest is the part of a ClusterGroupUpgrade on the hub that may change while the rollout runs. Every signal has all of it.
-type ObjectRequest struct {
-	UID types.UID `json:"uid"`
-	// Generation of the object.
-	Generation int64 `json:"generation,omitempty"`
-	// Spec with its defaults.
-	Spec ranv1.ClusterGroupUpgradeSpec `json:"spec"`
-	// InvalidSpec is why the current spec of the object is invalid; empty: it is valid.
-	InvalidSpec string `json:"invalidSpec,omitempty"`
-	// Deleted: the object has a deletionTimestamp, or no longer exists.
-	Deleted bool `json:"deleted,omitempty"`
-}
+// ObjectRequest is the part of a ClusterGroupUpgrade on the hub that may change while the rollout runs.
+type ObjectRequest = temporal.ObjectRequest[ranv1.ClusterGroupUpgradeSpec]
 
 // followSource begins to publish the status to the object. It ends a rollout whose object was deleted before it began, or already had its rollout: of
 // two workers that start it, one may be late. A retry continues without its object.

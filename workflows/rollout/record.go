@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/conditions"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -72,7 +73,7 @@ func (r *groupRecord) now(ctx workflow.Context) *metav1.Time {
 const conditionLimit = 32 << 10
 
 func (r *groupRecord) condition(ctx workflow.Context, conditionType string, status metav1.ConditionStatus, reason, message string) {
-	rollout.SetCondition(&r.status.Conditions, conditionType, status, reason, temporal.Cut(message, conditionLimit), workflow.Now(ctx))
+	conditions.Set(&r.status.Conditions, conditionType, status, reason, temporal.Cut(message, conditionLimit), workflow.Now(ctx))
 }
 
 // planned replaces the plan.

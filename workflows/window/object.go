@@ -11,7 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
-	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/conditions"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/kit"
@@ -193,7 +193,7 @@ func (w *maintenanceWindow) showObject(ctx workflow.Context) {
 			message += "; the window keeps its last valid spec"
 		}
 	}
-	rollout.SetCondition(&w.source.Conditions, drydockv1.ConditionReady, ready, reason, message, now)
+	conditions.Set(&w.source.Conditions, drydockv1.ConditionReady, ready, reason, message, now)
 	w.publisher.Open() // not before: an object shows a whole status from the first write on
 	w.publisher.Change()
 }

@@ -1,4 +1,5 @@
-package rollout
+// Package conditions sets the conditions of a status.
+package conditions
 
 import (
 	"slices"
@@ -7,9 +8,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// SetCondition sets a condition. A new condition, and one whose status changes, becomes the last one: printer columns show the last condition. The
+// Set sets a condition. A new condition, and one whose status changes, becomes the last one: printer columns show the last condition. The
 // transition time changes only with the status. Unlike meta.SetStatusCondition it does not read the system clock.
-func SetCondition(conditions *[]metav1.Condition, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
+func Set(conditions *[]metav1.Condition, conditionType string, status metav1.ConditionStatus, reason, message string, now time.Time) {
 	condition := metav1.Condition{
 		Type: conditionType, Status: status, Reason: reason, Message: message, LastTransitionTime: metav1.NewTime(now),
 	}
