@@ -25,7 +25,7 @@ const (
 	outcomeAcquired outcome = "acquired"
 	// outcomeClusterLocked: a lock of the cluster holds it.
 	outcomeClusterLocked outcome = "clusterLocked"
-	// outcomeNodeBusy: the node is under a maintenance that the scheduler does not know.
+	// outcomeNodeBusy: the node is under a maintenance that the scheduler does not know: one that ended and left its mark, or that of another program.
 	outcomeNodeBusy outcome = "nodeBusy"
 	// outcomeLockRefused: a lock became active again before the cordon.
 	outcomeLockRefused outcome = "lockRefused"
@@ -98,7 +98,7 @@ func (m *nodeMaintenance) acquire(ctx workflow.Context) (acquired bool, err erro
 			if err := m.requeueForPods(ctx, err, pause); err != nil {
 				return false, err
 			}
-		case outcomeWindowClosed, outcomeLockCycle:
+		case outcomeWindowClosed, outcomeLockCycle, outcomeNodeBusy:
 			if err := m.requeueAfter(ctx, last, err); err != nil || m.in.Slot != nil {
 				return false, err
 			}
@@ -126,11 +126,6 @@ func (m *nodeMaintenance) waitAfter(ctx workflow.Context, last outcome, cause er
 		if m.state.Locks.Cluster.Request.Possible() {
 			return m.whileOpen(m.awaitClusterLocks)(ctx)
 		}
-	case outcomeNodeBusy:
-		m.record.note("queued again: " + temporal.ErrorMessage(cause))
-		m.withdrawLockRequests(ctx, false)
-		m.stopLockClocks(ctx)
-		return m.whileOpen(m.awaitNodeFree)(ctx)
 	case outcomeLockRefused:
 		m.record.note("waiting for locks again: " + temporal.ErrorMessage(cause))
 		err := m.pauseAfter(ctx, cause, pause)

@@ -11,12 +11,28 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// requeueAfter releases the slot after an attempt with that outcome. After a lock cycle, it waits for the maintenances that go first.
+// requeueAfter releases the slot after an attempt with that outcome, and waits until the node may be maintained again.
 func (m *nodeMaintenance) requeueAfter(ctx workflow.Context, last outcome, cause error) error {
-	if last == outcomeLockCycle {
+	switch last {
+	case outcomeLockCycle:
 		return m.requeueForCycle(ctx, cause)
+	case outcomeNodeBusy:
+		return m.requeueForHolder(ctx, cause)
 	}
 	return m.requeueForWindow(ctx)
+}
+
+// requeueForHolder releases the slot until another maintenance of the node has ended, which may take long: other nodes may have the slot until then. It
+// does not wait for locks, which may be released for the other maintenance.
+func (m *nodeMaintenance) requeueForHolder(ctx workflow.Context, busy error) error {
+	m.record.note("queued again: " + temporal.ErrorMessage(busy))
+	m.withdrawLockRequests(ctx, false)
+	m.stopLockClocks(ctx)
+	if err := m.giveUpSlot(ctx); err != nil {
+		return err
+	}
+	in := node.AwaitNodeFreeInput{NodeRef: m.node}
+	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, in, nil)
 }
 
 // requeueForCycle breaks a lock cycle. It withdraws the lock requests, releases the slot, and waits until the other maintenances in the cycle are served.
@@ -83,6 +99,11 @@ func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
 	case mayHaveReleased:
 		m.awaitLocksActive(ctx)
 	}
+	return m.giveUpSlot(ctx)
+}
+
+// giveUpSlot returns the slot to the scheduler, or to the rollout, because the maintenance has to wait without it.
+func (m *nodeMaintenance) giveUpSlot(ctx workflow.Context) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
@@ -94,12 +115,4 @@ func (m *nodeMaintenance) requeue(ctx workflow.Context) error {
 		m.cancelSlotRequest()
 	}
 	return ctx.Err()
-}
-
-// awaitNodeFree waits for the end of a maintenance that the scheduler does not know, such as one that ended and left its mark.
-func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) (outcome, error) {
-	m.enter(ctx, requeue)
-	in := node.AwaitNodeFreeInput{NodeRef: m.node}
-	err := m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, in, nil)
-	return m.state.outcomeOf(err), err
 }
