@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -16,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/observe"
 )
 
@@ -89,7 +89,7 @@ func prints(t *testing.T, expression string, args ...string) {
 
 // running is a running command line.
 type running struct {
-	stdout, stderr *sharedBuffer
+	stdout, stderr *devstacktest.Buffer
 	stop           context.CancelFunc
 	ended          chan int
 }
@@ -98,7 +98,7 @@ type running struct {
 func begin(t *testing.T, args ...string) *running {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
-	r := &running{stdout: &sharedBuffer{}, stderr: &sharedBuffer{}, stop: stop, ended: make(chan int, 1)}
+	r := &running{stdout: &devstacktest.Buffer{}, stderr: &devstacktest.Buffer{}, stop: stop, ended: make(chan int, 1)}
 	go func() {
 		r.ended <- run(ctx, genericiooptions.IOStreams{In: strings.NewReader(""), Out: r.stdout, ErrOut: r.stderr}, false, args)
 	}()
@@ -131,24 +131,6 @@ const (
 	// tick is the interval of checks of a condition.
 	tick = 20 * time.Millisecond
 )
-
-// sharedBuffer is written by a command and read by its test.
-type sharedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *sharedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *sharedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
-}
 
 // file writes a file for a test and returns its path.
 func file(t *testing.T, name, text string) string {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"net/http"
@@ -9,7 +8,6 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -194,7 +192,7 @@ const patience = 2 * time.Minute
 
 // running is a running worker.
 type running struct {
-	log   *sharedBuffer
+	log   *devstacktest.Buffer
 	stop  context.CancelFunc
 	ended chan error
 }
@@ -203,7 +201,7 @@ func begin(t *testing.T, args ...string) *running {
 	t.Helper()
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
-	r := &running{log: &sharedBuffer{}, stop: stop, ended: make(chan error, 1)}
+	r := &running{log: &devstacktest.Buffer{}, stop: stop, ended: make(chan error, 1)}
 	cmd := newCommand()
 	cmd.SetArgs(args)
 	cmd.SetErr(r.log)
@@ -232,22 +230,4 @@ func (r *running) end(t *testing.T) error {
 		require.Fail(t, "the worker does not end", r.log)
 		return nil
 	}
-}
-
-// sharedBuffer is written by the worker and read by its test.
-type sharedBuffer struct {
-	mu     sync.Mutex
-	buffer bytes.Buffer
-}
-
-func (b *sharedBuffer) Write(p []byte) (int, error) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.Write(p)
-}
-
-func (b *sharedBuffer) String() string {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	return b.buffer.String()
 }

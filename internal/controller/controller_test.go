@@ -1,7 +1,6 @@
 package controller_test
 
 import (
-	"bytes"
 	"context"
 	"io"
 	"log/slog"
@@ -30,24 +29,6 @@ import (
 
 // patience limits the wait for a state on a busy machine.
 const patience = 2 * time.Minute
-
-// logged is a log that can be read while it is written.
-type logged struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *logged) Write(line []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(line)
-}
-
-func (l *logged) count(text string) int {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return strings.Count(l.text.String(), text)
-}
 
 func TestControllers(t *testing.T) {
 	stack := devstacktest.Start(t, devstack.Options{
@@ -117,20 +98,21 @@ func waitForCRDsAndOperators(t *testing.T, cluster *devstack.Cluster, server cli
 		operator, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}},
 	)
 
-	log := &logged{}
+	log := &devstacktest.Buffer{}
+	logged := func(text string) int { return strings.Count(log.String(), text) }
 	run(t, "spoke", cluster.Config, controller.Options{Temporal: server, Log: slog.New(slog.NewTextHandler(log, &slog.HandlerOptions{Level: slog.LevelDebug}))})
 	require.NoError(t, cluster.Apply(t.Context(), "deploy/crds/maintenance.nvidia.com_nodemaintenances.yaml"))
 	const off = `msg="controller is off: another operator acts on the kind" cluster=spoke kind=NodeMaintenance operator=default/maintenance-operator`
-	require.Eventually(t, func() bool { return log.count(off) > 0 }, patience, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return logged(off) > 0 }, patience, 20*time.Millisecond)
 	request := &maintenancev1.NodeMaintenance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "r1"},
 		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "gpu.example.com", NodeName: "n1"},
 	}
 	require.Eventually(t, func() bool { return admin.Create(t.Context(), request) == nil }, patience, 20*time.Millisecond, "the API server serves a new kind a moment later")
 	const checked = `msg="cluster checked for controllers to start and stop"`
-	seen := log.count(checked)
-	require.Eventually(t, func() bool { return log.count(checked) > seen+1 }, patience, 20*time.Millisecond)
-	require.Equal(t, 1, log.count(off), "a reason is logged once")
+	seen := logged(checked)
+	require.Eventually(t, func() bool { return logged(checked) > seen+1 }, patience, 20*time.Millisecond)
+	require.Equal(t, 1, logged(off), "a reason is logged once")
 	require.NoError(t, admin.Get(t.Context(), kubeclient.ObjectKeyFromObject(request), request))
 	require.Empty(t, request.Finalizers, "the object is the operator's")
 
