@@ -129,10 +129,9 @@ type CELCheck struct {
 }
 
 // PrometheusCheck wants every sample that a query gives to be as expected, and at least one sample.
-// +kubebuilder:validation:XValidation:rule="!self.url.matches('^https?://[^/?#]*@')",message="url must not have a user or password; name a Secret in secretRef"
 type PrometheusCheck struct {
-	// URL of the server; its path is that under which the API is, e.g. http://prometheus.monitoring:9090.
-	// +kubebuilder:validation:Pattern=`^https?://[^/?#]+[^?#]*$`
+	// URL of the server, without user and password; its path is that under which the API is, e.g. http://prometheus.monitoring:9090.
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+(/[^?#]*)?$`
 	URL string `json:"url"`
 	// SecretRef names the Secret with the user and password.
 	// +optional
@@ -163,9 +162,9 @@ type HarborClusterCheck struct {
 }
 
 // HTTPCheck wants an address to answer a GET with a status. Redirects are not followed: they are an answer.
-// +kubebuilder:validation:XValidation:rule="!self.url.matches('^https?://[^/?#]*@')",message="url must not have a user or password; name a Secret in secretRef"
 type HTTPCheck struct {
-	// +kubebuilder:validation:Pattern=`^https?://[^/?#]+`
+	// URL, without user and password.
+	// +kubebuilder:validation:Pattern=`^https?://[^/?#@]+([/?#].*)?$`
 	URL string `json:"url"`
 	// SecretRef names the Secret with the user and password.
 	// +optional
