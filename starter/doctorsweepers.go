@@ -91,7 +91,11 @@ func sweeperFinding(check string, status sweeper.Status) finding {
 			Fix: "if no other Drydock manages that cluster, remove the mark (docs/how-to/remove-marks-by-hand.md)",
 		}
 	}
-	return well(check, sweptText(status))
+	swept := sweptText(status)
+	if status.IgnoredMarks > 0 {
+		swept += fmt.Sprintf("; ignores %d marks that Drydock did not write", status.IgnoredMarks)
+	}
+	return well(check, swept)
 }
 
 // firstOf joins the first few texts.

@@ -72,6 +72,7 @@ func TestDoctorReportsTheLeftoversOfClosedWorkflowsPerCluster(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) { require.Equal(t, tt.want, sweeperFinding("sweeper c1", tt.status)) })
 	}
 	require.Contains(t, sweeperFinding("sweeper c1", sweeper.Status{Findings: many, MoreUnknownOwners: 3}).Detail, "; and 5 more, unknown to Temporal")
+	require.Equal(t, "closed workflows have left nothing behind; ignores 7 marks that Drydock did not write", sweeperFinding("sweeper c1", sweeper.Status{IgnoredMarks: 7}).Detail)
 }
 
 // awaitOrphans returns the orphans of the test.

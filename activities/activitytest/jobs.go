@@ -31,7 +31,7 @@ func Firmware(t *testing.T, ref activitykit.NodeRef, podAnnotations map[string]s
 	template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "flash", Image: "firmware"}}
 	return jobs.RunJobInput{
 		NodeRef:     ref,
-		Maintenance: "fw-" + ref.Node,
+		Maintenance: ref.Node, // as in its owner
 		Job:         maintenancev1.JobAction{Namespace: devstacktest.Namespace(t, Stack.Cluster(SpokeName)), Template: template},
 		Deadline:    InSeconds(600),
 	}

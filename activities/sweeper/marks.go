@@ -3,6 +3,7 @@ package sweeper
 import (
 	"cmp"
 	"context"
+	"regexp"
 	"slices"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -75,25 +76,25 @@ func markedKinds() []client.Object {
 	return []client.Object{&corev1.Node{}, job, kube.IfServed(&lcmv1.NodeMaintenanceRequest{}), kube.IfServed(&lcmv1.ClusterMaintenanceRequest{})}
 }
 
-// findMarks returns all marks in a cluster, sorted. It does not change objects. Of Jobs it reads only the metadata, because a cluster may have many.
-func findMarks(ctx context.Context, reader client.Reader) ([]Mark, error) {
+// findMarks returns all marks in a cluster, sorted, and how many it ignores because Drydock writes no such marks. It does not change objects. Of Jobs it reads
+// only the metadata, because a cluster may have many.
+func findMarks(ctx context.Context, reader client.Reader) (marks []Mark, ignored int, err error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	jobs := &metav1.PartialObjectMetadataList{}
 	jobs.SetGroupVersionKind(batchv1.SchemeGroupVersion.WithKind("JobList"))
 	if err := reader.List(ctx, jobs, client.UnsafeDisableDeepCopy); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	var nodeRequests lcmv1.NodeMaintenanceRequestList
 	var clusterRequests lcmv1.ClusterMaintenanceRequestList
 	for _, list := range []client.ObjectList{&nodeRequests, &clusterRequests} {
 		if err := activitykit.ListIfServed(ctx, reader, list); err != nil {
-			return nil, err
+			return nil, 0, err
 		}
 	}
-	var marks []Mark
 	for i := range nodes.Items {
 		marks = append(marks, nodeMarks(&nodes.Items[i])...)
 	}
@@ -106,8 +107,31 @@ func findMarks(ctx context.Context, reader client.Reader) ([]Mark, error) {
 	for i := range clusterRequests.Items {
 		marks = append(marks, requestMarks(MarkClusterRequest, &clusterRequests.Items[i], "")...)
 	}
+	found := len(marks)
+	marks = slices.DeleteFunc(marks, func(m Mark) bool { return !m.plausible() })
 	slices.SortFunc(marks, CompareMarks)
-	return marks, nil
+	return marks, found - len(marks), nil
+}
+
+// maxOwner is longer than any owner that Drydock writes: a cluster and two names of 253 characters, a namespace of 63, and the run.
+const maxOwner = 1000
+
+// runID is how Temporal writes the id of a run.
+var runID = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
+
+// plausible reports whether Drydock could have written the mark: its owner is a workflow that marks objects of this kind, and a Job has the name that
+// follows from its owner. Users who can create Jobs can also write marks.
+func (m Mark) plausible() bool {
+	workflow, run := kube.OwnerWorkflow(m.Owner)
+	if len(m.Owner) > maxOwner || !runID.MatchString(run) {
+		return false
+	}
+	_, _, name, isNode := temporal.ParseNodeMaintenanceID(workflow)
+	_, _, _, isUpgrade := temporal.ParseClusterUpgradeID(workflow)
+	if m.Kind == MarkJob {
+		return isNode && m.Name == jobs.NameOfJob(jobs.RunJobInput{NodeRef: activitykit.NodeRef{Owner: m.Owner}, Maintenance: name})
+	}
+	return isNode || isUpgrade
 }
 
 // nodeMarks: the annotation, and the conditions, which outlive it and come before it.

@@ -4,10 +4,12 @@ package sweeper
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/sdk/client"
+	"golang.org/x/time/rate"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -24,6 +26,15 @@ type Activities struct {
 	// Quiet is how long a cluster without marks is watched before the sweeper rests; the default is a minute. It is longer than any write of an
 	// activity of a closed workflow, which takes at most ten seconds.
 	Quiet time.Duration
+
+	// budgets of look-ups in Temporal, a *rate.Limiter for each cluster.
+	budgets sync.Map
+}
+
+// budget of look-ups for a cluster. It outlives an attempt, because changes of forged marks start new ones.
+func (s *Activities) budget(cluster string) *rate.Limiter {
+	budget, _ := s.budgets.LoadOrStore(cluster, rate.NewLimiter(lookUpsPerSecond, lookUpsAtOnce))
+	return budget.(*rate.Limiter)
 }
 
 // Client is the part of Temporal's client that the sweeper needs.
@@ -64,11 +75,13 @@ type LaterOwner struct {
 
 // Orphans is the result of AwaitOrphans.
 type Orphans struct {
-	// Orphans, at most 50, by owner, and those of one owner in the order of a cleanup.
+	// Orphans, at most 50, by owner, and those of one owner in the order of a cleanup. Owners with marks on nodes or lock requests are first.
 	Orphans []Orphan `json:"orphans,omitempty"`
 	// Unknown are all marks whose workflow Temporal does not know, at most 50; MoreUnknown of them are left out.
 	Unknown     []Mark `json:"unknown,omitempty"`
 	MoreUnknown int    `json:"moreUnknown,omitempty"`
+	// Ignored counts the marks that Drydock cannot have written.
+	Ignored int `json:"ignored,omitempty"`
 	// Gone are the marks of in.Left that do not need a cleanup now: another writer removed the mark, or its workflow is open again.
 	Gone []Mark `json:"gone,omitempty"`
 	// Quiet: there was no mark for a while.
@@ -85,13 +98,14 @@ type Orphan struct {
 // AwaitOrphans watches the marks in a cluster until the workflow of one is closed, the marks with unknown workflows change, a mark of in.Left is gone,
 // or there are no marks for a while.
 //
-// It reads the state of a workflow when it first sees its mark, and with each resync while the workflow is open.
+// It reads the state of a workflow when it first sees its mark, and with each resync while the workflow is open. With very many marks, some wait for a later
+// resync.
 func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Orphans, error) {
 	cluster, err := s.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return Orphans{}, err
 	}
-	search := &search{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(s.Temporal), quiet: s.Quiet, emptySince: time.Now()}
+	search := &search{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(s.Temporal, s.budget(in.Cluster)), quiet: s.Quiet, emptySince: time.Now()}
 	if search.quiet == 0 {
 		search.quiet = quietTime
 	}
@@ -119,7 +133,7 @@ type search struct {
 
 // read reads all marks.
 func (l *search) read(ctx context.Context, reader kubeclient.Reader) (Orphans, error) {
-	marks, err := findMarks(ctx, reader)
+	marks, ignored, err := findMarks(ctx, reader)
 	if err != nil {
 		return Orphans{}, err
 	}
@@ -127,18 +141,25 @@ func (l *search) read(ctx context.Context, reader kubeclient.Reader) (Orphans, e
 	if len(marks) > 0 {
 		l.emptySince = now
 	}
-	found := Orphans{Quiet: now.Sub(l.emptySince) >= l.quiet, Gone: slices.Clone(l.in.Left)}
-	l.owners.forget(marks)
+	found := Orphans{Quiet: now.Sub(l.emptySince) >= l.quiet, Ignored: ignored, Gone: slices.Clone(l.in.Left)}
+	states, err := l.owners.states(ctx, marks)
+	if err != nil {
+		return Orphans{}, err
+	}
 	for _, mark := range marks {
-		chain, err := l.owners.ask(ctx, mark.Owner)
-		if err != nil {
-			return Orphans{}, err
-		}
-		switch chain.State {
-		case temporal.ChainUnknown:
+		chain, asked := states[mark.Owner]
+		if chain.State == temporal.ChainUnknown || !asked && slices.Contains(l.in.Unknown, mark) {
 			found.addUnknown(mark)
-		case temporal.ChainClosed:
+		}
+		if chain.State == temporal.ChainClosed || !asked {
 			found.Gone = slices.DeleteFunc(found.Gone, func(left Mark) bool { return left == mark })
+		}
+	}
+	trusted := trustedOwners(marks)
+	byTrust := slices.Clone(marks)
+	slices.SortStableFunc(byTrust, func(a, b Mark) int { return compareTrust(trusted, a.Owner, b.Owner) })
+	for _, mark := range byTrust {
+		if chain := states[mark.Owner]; chain.State == temporal.ChainClosed {
 			if err := l.addOrphan(ctx, &found, Orphan{Mark: mark, Ended: chain.Ended}, marks); err != nil {
 				return Orphans{}, err
 			}
@@ -185,7 +206,7 @@ func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	marks, err := findMarks(ctx, c.Client)
+	marks, _, err := findMarks(ctx, c.Client)
 	if err != nil {
 		return false, activitykit.Explain(c, "find marks", err)
 	}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"golang.org/x/time/rate"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -30,7 +31,7 @@ func newSearch(t *testing.T, server *activitytest.Workflows, in AwaitOrphansInpu
 	t.Helper()
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
-	return &search{cluster: cluster, in: in, server: server, owners: newOwners(server), quiet: time.Hour, emptySince: time.Now()}
+	return &search{cluster: cluster, in: in, server: server, owners: newOwners(server, rate.NewLimiter(lookUpsPerSecond, lookUpsAtOnce)), quiet: time.Hour, emptySince: time.Now()}
 }
 
 // now reads the cluster from the API server.
@@ -47,9 +48,9 @@ func settledMarks(t *testing.T) {
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		current, err := findMarks(t.Context(), cluster.Client)
+		current, _, err := findMarks(t.Context(), cluster.Client)
 		assert.NoError(c, err)
-		cached, err := findMarks(t.Context(), cluster.Cache)
+		cached, _, err := findMarks(t.Context(), cluster.Cache)
 		assert.NoError(c, err)
 		assert.ElementsMatch(c, current, cached)
 	}, activitytest.EventTimeout, 20*time.Millisecond)
@@ -228,7 +229,7 @@ func TestAClusterWithoutMarksHasNoOrphans(t *testing.T) {
 	foreign := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: ref.Node, Scope: lcmv1.ScopeOS},
 	})
-	marks, err := findMarks(t.Context(), activitytest.TestCluster(t).Client)
+	marks, _, err := findMarks(t.Context(), activitytest.TestCluster(t).Client)
 	require.NoError(t, err)
 	require.False(t, slices.ContainsFunc(marks, func(m Mark) bool { return m.Name == ref.Node || m.Name == foreign.Name }))
 }

@@ -66,6 +66,15 @@ func NodeMaintenanceID(cluster, namespace, name string) string {
 	return "node/" + cluster + "/" + namespace + "/" + name
 }
 
+// ParseNodeMaintenanceID is the reverse of NodeMaintenanceID; false for the id of another workflow.
+func ParseNodeMaintenanceID(id string) (cluster, namespace, name string, ok bool) {
+	parts := strings.Split(id, "/")
+	if len(parts) != 4 || parts[0] != "node" {
+		return "", "", "", false
+	}
+	return parts[1], parts[2], parts[3], true
+}
+
 // PreflightID identifies one check of a request before its workflow, which has that id, is started.
 func PreflightID(id, check string) string { return "preflight/" + id + "/" + check }
 

@@ -43,8 +43,10 @@ type Status struct {
 	// CleanedUp counts the objects that were cleaned up since StartedAt.
 	CleanedUp int `json:"cleanedUp"`
 	// MoreUnknownOwners counts the marks of unknown owners that are not among the findings.
-	MoreUnknownOwners int         `json:"moreUnknownOwners,omitempty"`
-	StartedAt         metav1.Time `json:"startedAt"`
+	MoreUnknownOwners int `json:"moreUnknownOwners,omitempty"`
+	// IgnoredMarks counts the marks that Drydock cannot have written.
+	IgnoredMarks int         `json:"ignoredMarks,omitempty"`
+	StartedAt    metav1.Time `json:"startedAt"`
 }
 
 // FindingState is the state of a finding.
@@ -199,7 +201,7 @@ func (r *record) unknown(ctx workflow.Context, found sweeperactivities.Orphans) 
 		f.State, f.Message = FindingUnknownOwner, unknownOwnerMessage
 		r.log.Warn("Object is marked by an unknown workflow; leaving it alone", "object", mark.String(), "owner", mark.Owner)
 	}
-	r.status.MoreUnknownOwners = found.MoreUnknown
+	r.status.MoreUnknownOwners, r.status.IgnoredMarks = found.MoreUnknown, found.Ignored
 	r.show()
 }
 
@@ -248,6 +250,9 @@ func details(s *Status) string {
 	d.Head("cluster", s.Cluster)
 	d.Row("state", strings.TrimSpace(string(s.State)+" "+s.Message))
 	d.Row("cleaned up", fmt.Sprint(s.CleanedUp))
+	if s.IgnoredMarks > 0 {
+		d.Row("ignored", fmt.Sprintf("%d marks that Drydock did not write", s.IgnoredMarks))
+	}
 	d.Wait(s.Wait)
 	if len(s.Findings) > 0 {
 		d.WriteString("\n")

@@ -192,7 +192,7 @@ func (s *sweeper) awaitFindings(ctx workflow.Context) (sweeperactivities.Orphans
 	endScan()
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
 		// Earlier findings remain until the next scan.
-		return sweeperactivities.Orphans{Unknown: in.Unknown, MoreUnknown: s.status.MoreUnknownOwners}, nil
+		return sweeperactivities.Orphans{Unknown: in.Unknown, MoreUnknown: s.status.MoreUnknownOwners, Ignored: s.status.IgnoredMarks}, nil
 	}
 	return found, err
 }
