@@ -132,7 +132,7 @@ func (s *stage) startWorker(t *testing.T) {
 		"AwaitDeletedClusters": func(ctx context.Context, _ []string) ([]string, error) { return nil, untilCancelled(ctx, nil) },
 		"SaveRollout":          s.saveRollout,
 		"LoadRollout":          s.loadRollout,
-		"CheckRollout":         (&rollouts.Activities{}).CheckRollout,
+		"CheckRollout":         (&rollouts.Activities{Clusters: kube.New(kube.Source{}, kube.Options{})}).CheckRollout,
 		"WakeSweeper":          (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper,
 		"AwaitOrphans":         s.awaitOrphans,
 		"Drain":                s.drain,

@@ -70,6 +70,10 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if err != nil {
 		return err
 	}
+	config, err := kube.ParseMaintenanceConfig(o.maintenanceConfig)
+	if err != nil {
+		return fmt.Errorf("--maintenance-config %w", err)
+	}
 	source, err := o.source()
 	if err != nil {
 		return err
@@ -90,7 +94,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	}
 	defer server.Close()
 	clusters := kube.New(source, kube.Options{
-		QPS: o.qps, Burst: o.burst, Log: log, UserAgent: "drydock-worker/" + version, MaintenanceConfig: o.maintenanceConfigName(),
+		QPS: o.qps, Burst: o.burst, Log: log, UserAgent: "drydock-worker/" + version, MaintenanceConfig: config,
 	})
 	defer clusters.Close()
 

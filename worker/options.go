@@ -7,14 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"os"
-	"strings"
 	"time"
 
 	"github.com/spf13/pflag"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
-	"k8s.io/apimachinery/pkg/types"
 
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
@@ -57,17 +55,18 @@ func defaultOptions() *options {
 		// Each node under maintenance has a waiting activity, which costs a goroutine.
 		activities: 1000, workflowTasks: 200, activityPollers: 5, workflowPollers: 16,
 		// Activities are cancelled when the stop begins, so that other workers retry them; this limits the wait for them.
-		stopTimeout:   20 * time.Second,
-		controllers:   true,
-		healthAddress: "127.0.0.1:9091",
-		logLevel:      "info",
-		logFormat:     "text",
+		stopTimeout:       20 * time.Second,
+		controllers:       true,
+		maintenanceConfig: kube.SystemNamespace,
+		healthAddress:     "127.0.0.1:9091",
+		logLevel:          "info",
+		logFormat:         "text",
 	}
 }
 
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	o.connection.AddFlags(flags)
-	flags.StringVar(&o.clustersFile, "clusters", "", "clusters file: the hub and the clusters, with the access to each")
+	flags.StringVar(&o.clustersFile, "clusters", "", "clusters file: the hub and the clusters, with the access to each, and what requests may use; with --cluster only the latter")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of --contexts and --hub-context (env KUBECONFIG; default ~/.kube/config)")
 	flags.StringSliceVar(&o.contexts, "contexts", nil, "kubeconfig contexts of the clusters; a cluster's name is its context's")
 	flags.StringVar(&o.hubContext, "hub-context", "", "kubeconfig context of the hub")
@@ -84,7 +83,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "file with the secret that signs notifications of maintenance windows (default: no notifications)")
 	flags.BoolVar(&o.controllers, "controllers", o.controllers, "start and steer maintenances by the objects in the clusters, and rollouts and windows by those on the hub")
 	flags.BoolVar(&o.nodeAnnotations, "node-annotations", false, "take the annotation drydock.dev/maintain of a node as a request for its maintenance")
-	flags.StringVar(&o.maintenanceConfig, "maintenance-config", "", "NAMESPACE/NAME of the MaintenanceOperatorConfig with the budgets of a cluster (default: the only one there)")
+	flags.StringVar(&o.maintenanceConfig, "maintenance-config", o.maintenanceConfig, "NAMESPACE, or NAMESPACE/NAME, of the MaintenanceOperatorConfig with the budgets of a cluster")
 	flags.StringVar(&o.deployment, "deployment", "", "name of the worker deployment; with --build-id it turns on worker versioning")
 	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
 	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "address of /healthz, /readyz and /metrics; with port 0 the log names the port")
@@ -132,16 +131,8 @@ func (o *options) check() error {
 		return errors.New("--build-id also needs --deployment")
 	case o.nodeAnnotations && !o.controllers:
 		return errors.New("--node-annotations also needs --controllers")
-	case o.maintenanceConfig != "" && o.maintenanceConfigName().Name == "":
-		return fmt.Errorf("--maintenance-config %s: must be NAMESPACE/NAME", o.maintenanceConfig)
 	}
 	return nil
-}
-
-// maintenanceConfigName returns the name of the MaintenanceOperatorConfig that counts; empty: the only one, or the flag has no name.
-func (o *options) maintenanceConfigName() types.NamespacedName {
-	namespace, name, _ := strings.Cut(o.maintenanceConfig, "/")
-	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
 // webhookSecret reads the optional secret that signs notifications, without surrounding white space.
@@ -160,32 +151,48 @@ func (o *options) webhookSecret() ([]byte, error) {
 	return secret, nil
 }
 
-// source returns the clusters of this worker. Exactly one way to name them must be used.
+// source returns the clusters of this worker, and what the requests of users may make it do. With --cluster the clusters file says only the latter.
 func (o *options) source() (kube.Source, error) {
-	byContext := len(o.contexts) > 0 || o.hubContext != ""
-	ways := 0
-	for _, used := range []bool{o.clustersFile != "", byContext, o.cluster != ""} {
-		if used {
-			ways++
+	source, err := o.access()
+	if err != nil {
+		return kube.Source{}, err
+	}
+	allowed := source.Allowed()
+	if o.cluster != "" && o.clustersFile != "" {
+		file, err := kube.FromClustersFile(o.clustersFile)
+		if err != nil {
+			return kube.Source{}, err
+		}
+		allowed = file.Allowed()
+	}
+	for _, image := range []string{o.precacheImage, o.backupImage} {
+		if image != "" {
+			allowed.PreparationImages = append(allowed.PreparationImages, image)
 		}
 	}
+	return source.Allowing(allowed), nil
+}
+
+// access returns the clusters of this worker. Exactly one way to name them must be used.
+func (o *options) access() (kube.Source, error) {
+	byContext := len(o.contexts) > 0 || o.hubContext != ""
 	switch {
-	case ways == 0:
-		return kube.Source{}, errors.New("no clusters: set --clusters, --contexts with --hub-context, or, inside a cluster, --cluster")
-	case ways > 1:
-		return kube.Source{}, errors.New("--clusters, --contexts (with --hub-context) and --cluster are mutually exclusive")
+	case byContext && (o.clustersFile != "" || o.cluster != ""):
+		return kube.Source{}, errors.New("--contexts and --hub-context exclude --clusters and --cluster")
 	case o.kubeconfig != "" && !byContext:
 		return kube.Source{}, errors.New("--kubeconfig needs --contexts or --hub-context: a clusters file names the kubeconfig of each cluster, and --cluster needs none")
+	case byContext:
+		return kube.FromKubeconfig(o.kubeconfig, o.hubContext, o.contexts...)
 	case o.cluster != "":
 		source, err := kube.FromWithin(o.cluster)
 		if err != nil {
 			err = fmt.Errorf("--cluster: %w", err)
 		}
 		return source, err
-	case byContext:
-		return kube.FromKubeconfig(o.kubeconfig, o.hubContext, o.contexts...)
+	case o.clustersFile != "":
+		return kube.FromClustersFile(o.clustersFile)
 	}
-	return kube.FromClustersFile(o.clustersFile)
+	return kube.Source{}, errors.New("no clusters: set --clusters, --contexts with --hub-context, or, inside a cluster, --cluster")
 }
 
 // taskQueue is the task queue that this worker polls.

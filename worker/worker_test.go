@@ -36,7 +36,7 @@ func TestClustersComeFromOneSourceOnly(t *testing.T) {
 		{
 			name: "two",
 			args: []string{"--clusters", "clusters.yaml", "--hub-context", "hub"},
-			err:  "--clusters, --contexts (with --hub-context) and --cluster are mutually exclusive",
+			err:  "--contexts and --hub-context exclude --clusters and --cluster",
 		},
 		{
 			name: "an unused kubeconfig",

@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -53,7 +54,7 @@ func (in ClusterJob) run() jobRun {
 }
 
 // RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Errors: Held, JobFailed, JobTimedOut, InvalidSpec (its
-// namespace is missing, the API server refuses it, or a right is missing).
+// image is not allowed, its namespace is missing, the API server refuses it, or a right is missing).
 func (j *Activities) RunClusterJob(ctx context.Context, in ClusterJob) error {
 	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -63,6 +64,9 @@ func (j *Activities) RunClusterJob(ctx context.Context, in ClusterJob) error {
 	metav1.SetMetaDataAnnotation(&job.ObjectMeta, kube.AnnotationOwner, in.Owner)
 	run := in.run()
 	run.allowed = func(ctx context.Context) error {
+		if err := j.Clusters.Allowed().CheckPreparationImage(field.NewPath("work", "image"), in.Work.Image); err != nil {
+			return temporal.Error(temporal.ErrInvalidSpec, "cluster "+in.Cluster+": "+err.Error(), nil)
+		}
 		if in.Held != "" {
 			return temporal.Error(temporal.ErrHeld, in.Held, nil)
 		}

@@ -143,6 +143,17 @@ func TestACancelledJobIsStopped(t *testing.T) {
 	require.Eventually(t, func() bool { return clusterJob(t, in) == nil }, activitytest.EventTimeout, 50*time.Millisecond)
 }
 
+func TestAnImageThatIsNotAllowedDoesNotPrepareACluster(t *testing.T) {
+	for _, kind := range []precache.Kind{precache.Precaching, precache.Backup} {
+		in := preparation("forged", kind)
+		in.Work.Image = "elsewhere.example.com/work:1"
+		err := activitytest.Jobs().RunClusterJob(t.Context(), in)
+		require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+		require.ErrorContains(t, err, "image elsewhere.example.com/work:1: the Job is privileged")
+		require.Nil(t, clusterJob(t, in))
+	}
+}
+
 func TestAClusterWithoutTheJobNamespaceSaysWhatToApply(t *testing.T) {
 	in := preparation("november", precache.Backup)
 	in.Cluster = activitytest.HubName

@@ -54,7 +54,7 @@ type RunJobInput struct {
 }
 
 // RunJob creates the Job if it does not exist yet and waits until it is complete.
-// Errors: Held, JobFailed, NodeGone, InvalidSpec (the API server refuses the template).
+// Errors: Held, JobFailed, NodeGone, InvalidSpec (the clusters file does not allow the Job, or the API server refuses the template).
 func (j *Activities) RunJob(ctx context.Context, in RunJobInput) error {
 	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
@@ -65,11 +65,14 @@ func (j *Activities) RunJob(ctx context.Context, in RunJobInput) error {
 		return err
 	}
 	run := in.run()
-	run.allowed = func(ctx context.Context) error { return j.Waits.MayBegin(ctx, in.Closes) }
-	if in.Held != nil {
-		run.allowed = func(context.Context) error {
+	run.allowed = func(ctx context.Context) error {
+		if err := activitykit.CheckJob(j.Clusters, activitykit.ActionPath(), &in.Job); err != nil {
+			return err
+		}
+		if in.Held != nil {
 			return temporal.Error(temporal.ErrHeld, emergency.Message(*in.Held), nil)
 		}
+		return j.Waits.MayBegin(ctx, in.Closes)
 	}
 	err = startJob(ctx, cluster, job, run)
 	if err == nil {

@@ -226,6 +226,27 @@ func TestAnInvalidJobTemplateIsAnInvalidSpecWithItsField(t *testing.T) {
 	}
 }
 
+func TestAJobThatTheClustersFileDoesNotAllowIsNotCreated(t *testing.T) {
+	in := activitytest.Firmware(t, activitytest.TestNode(t), activitytest.Lasting("1h"))
+	in.Job.Template.Spec.Template.Spec.HostPID = true
+	err := activitytest.Jobs().RunJob(t.Context(), in)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "action.job.template.spec.template.spec.hostPID: Forbidden: the PID namespace of the node: not allowed by allow.jobs[0]")
+	require.Nil(t, activitytest.JobOf(t, in))
+
+	in.Job.Template.Spec.Template.Spec.HostPID = false
+	end, kill := activitytest.Running(t, in)
+	kill()
+	require.ErrorIs(t, <-end, context.Canceled)
+	require.False(t, *activitytest.PodsIn(t, in.Job.Namespace)[0].Spec.AutomountServiceAccountToken, "unless asked for")
+	in.Job.Template.Spec.Template.Spec.HostPID = true
+	in.Deadline = activitytest.InSeconds(1)
+	err = activitytest.Jobs().RunJob(t.Context(), in)
+	require.ErrorContains(t, err, "timed out on node", "a Job that runs is watched, although the file no longer allows it")
+	activitytest.RemoveJob(t, in)
+	activitytest.RequireJobGone(t, in)
+}
+
 func TestAJobOfAnotherOwnerIsNotTouched(t *testing.T) {
 	in := activitytest.Firmware(t, activitytest.TestNode(t), activitytest.Lasting("1h"))
 	theirs, err := jobs.JobFor(in)

@@ -53,6 +53,9 @@ func JobFor(in RunJobInput) (*batchv1.Job, error) {
 		// The API's default, Always, is invalid in a Job. Never keeps the failed pod for inspection.
 		pod.RestartPolicy = corev1.RestartPolicyNever
 	}
+	if pod.AutomountServiceAccountToken == nil {
+		pod.AutomountServiceAccountToken = new(false)
+	}
 	pinTo(pod, in.NodeRef)
 	return job, nil
 }

@@ -37,6 +37,8 @@ type AcquireNodeInput struct {
 	WithCluster bool `json:"withCluster,omitempty"`
 	// Preflight is checked before the first effect.
 	Preflight drain.Preflight `json:"preflight,omitzero"`
+	// Job that works on the node; nil: none. It is checked before the first effect, too.
+	Job *maintenancev1.JobAction `json:"job,omitempty"`
 	// Closes is when the maintenance windows close for work that has not begun; nil: no such time is known.
 	Closes *time.Time `json:"closes,omitempty"`
 }
@@ -56,7 +58,8 @@ type AcquireNodeResult struct {
 // Otherwise it marks the node MaintenancePlanned, and the maintenance waits for the locks. With in.WithCluster it creates our ClusterMaintenanceRequest
 // first. While a lock of the cluster is active it does no more, and is called again when none is.
 // For a node that it has cordoned before, it returns the same, even if a lock is active by now.
-// Errors: Held, NodeGone, NodeBusy, LockRefused if locks are active and no maintenance may be requested, PodsNotEvictable (with blockers).
+// Errors: Held, NodeGone, NodeBusy, LockRefused if locks are active and no maintenance may be requested, PodsNotEvictable (with blockers),
+// InvalidSpec (the clusters file of the worker does not allow the Job).
 func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (AcquireNodeResult, error) {
 	if err := n.Waits.MayBegin(ctx, in.Closes); err != nil {
 		return AcquireNodeResult{}, err
@@ -72,6 +75,11 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (Acqu
 	acquired, err := acquiredBefore(ctx, cluster, in.NodeRef, node)
 	if err != nil {
 		return AcquireNodeResult{}, err
+	}
+	if !acquired {
+		if err := activitykit.CheckJob(n.Clusters, activitykit.ActionPath(), in.Job); err != nil {
+			return AcquireNodeResult{}, err
+		}
 	}
 	if !acquired && served {
 		if err := notForeign(ctx, cluster, in.Node); err != nil {

@@ -74,6 +74,8 @@ func (n *Activities) AwaitNodeFree(ctx context.Context, in AwaitNodeFreeInput) e
 type PlanMaintenanceInput struct {
 	activitykit.NodeRef
 	Preflight drain.Preflight `json:"preflight,omitzero"`
+	// Job that works on the node; nil: none. It is checked before the node is marked.
+	Job *maintenancev1.JobAction `json:"job,omitempty"`
 }
 
 // PlanMaintenanceResult has a warning about the node before it gets its slot.
@@ -81,10 +83,14 @@ type PlanMaintenanceResult struct {
 	Warning string `json:"warning,omitempty"`
 }
 
-// PlanMaintenance marks the node MaintenancePlanned while its maintenance waits for a slot, also if another maintenance has the node. Errors: NodeGone.
+// PlanMaintenance marks the node MaintenancePlanned while its maintenance waits for a slot, also if another maintenance has the node. Errors: NodeGone,
+// InvalidSpec (the clusters file of the worker does not allow the Job).
 func (n *Activities) PlanMaintenance(ctx context.Context, in PlanMaintenanceInput) (PlanMaintenanceResult, error) {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
+		return PlanMaintenanceResult{}, err
+	}
+	if err := activitykit.CheckJob(n.Clusters, activitykit.ActionPath(), in.Job); err != nil {
 		return PlanMaintenanceResult{}, err
 	}
 	node, err := cluster.Node(ctx, in.Node)

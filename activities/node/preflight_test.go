@@ -48,6 +48,26 @@ func TestANodeWhoseDrainWouldFailStaysInService(t *testing.T) {
 	require.Empty(t, result.Warning)
 }
 
+func TestANodeWhoseJobIsNotAllowedIsNotTouched(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	job := &maintenancev1.JobAction{Namespace: kube.SystemNamespace}
+	before := activitytest.GetNode(t, ref.Node)
+	_, planned := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Job: job})
+	_, acquired := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Job: job})
+	for _, err := range []error{planned, acquired} {
+		require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+		require.ErrorContains(t, err, "action.job.namespace: Forbidden: Drydock's own accounts are in drydock-system")
+	}
+	after := activitytest.GetNode(t, ref.Node)
+	require.Equal(t, before.Annotations[kube.AnnotationOwner], after.Annotations[kube.AnnotationOwner])
+	require.Empty(t, kube.Owner(after))
+	require.False(t, after.Spec.Unschedulable)
+	for _, condition := range after.Status.Conditions {
+		require.Empty(t, kube.ConditionOwners(condition))
+	}
+	require.Empty(t, activitytest.RequestsFor(t, ref.Node))
+}
+
 func TestThePreflightReportsABudgetThatCanNeverAllowADisruption(t *testing.T) {
 	ref, shop := activitytest.TestNode(t), activitytest.NewTenant(t)
 	activitytest.Settled(t, activitytest.SpokeName, shop.Pod(t, ref.Node, "web"))

@@ -2,6 +2,7 @@ package onboarding
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -113,6 +114,19 @@ func TestPrecachedImagesAreReadFromTheHub(t *testing.T) {
 	require.Equal(t, "pull:1", plan.PreCacheImage)
 	require.Equal(t, "backup:1", plan.BackupImage)
 	require.Equal(t, []string{"registry.example.com/shop/web:2.1"}, plan.Precaching.AdditionalImages)
+
+	elsewhere := &ranv1.PreCachingConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "elsewhere"}}
+	elsewhere.Spec.AdditionalImages, elsewhere.Spec.Overrides.PreCacheImage = []string{"a"}, "elsewhere.example.com/pull:1"
+	activitytest.Create(t, activitytest.BareCluster(t), elsewhere)
+	other := cgu
+	other.Spec.PreCachingConfigRef = &ranv1.ObjectRef{Name: "elsewhere"}
+	require.Eventually(t, func() bool {
+		var err error
+		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Images: rollouts.PreparationImages{Precache: "pull:1", Backup: "backup:1"}}).PlanRollout(t.Context(), other)
+		return err == nil && len(plan.Problems()) == 1 &&
+			strings.Contains(plan.Problems()[0], "PreCachingConfig default/elsewhere: spec.overrides.preCacheImage: Forbidden: image elsewhere.example.com/pull:1")
+	}, activitytest.EventTimeout, 20*time.Millisecond, "%q", &plan)
+	require.Empty(t, plan.RemediationPlan)
 
 	plan, err := (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
 	require.NoError(t, err)

@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/api/serviceerror"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"drydock.dev/drydock/activities/activitykit"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -118,12 +119,15 @@ func pendingClusters(clusters []ranv1.ClusterStatus) []string {
 	return names
 }
 
-// CheckRollout sets the defaults of a rollout and validates it, since not every rollout comes from the CLI. Errors: InvalidSpec, with every invalid
-// field.
+// CheckRollout sets the defaults of a rollout and validates it, since not every rollout comes from the CLI. Errors: InvalidSpec, with every field that is
+// invalid, or of a Job that the clusters file does not allow.
 func (r *Activities) CheckRollout(_ context.Context, object ranv1.ClusterGroupUpgrade) (ranv1.ClusterGroupUpgrade, error) {
 	err := manifest.Complete(&object)
 	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
 		return object, temporal.Error(temporal.ErrInvalidSpec, invalid.Error(), nil)
+	}
+	if err == nil && object.Spec.NodeMaintenance != nil {
+		err = activitykit.CheckAction(r.Clusters, field.NewPath("spec", "nodeMaintenance", "action"), object.Spec.NodeMaintenance.Action)
 	}
 	return object, err
 }

@@ -15,7 +15,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	kjson "sigs.k8s.io/json"
 
@@ -271,7 +273,7 @@ func (r *Activities) SelectClusters(ctx context.Context, in SelectClustersInput)
 }
 
 // CheckNodeMaintenance validates a request before any node is touched, since not every request comes from the CLI. Errors: InvalidSpec, with every
-// invalid field.
+// field that is invalid, or of a Job that the clusters file does not allow.
 func (r *Activities) CheckNodeMaintenance(_ context.Context, written json.RawMessage) error {
 	object := &unstructured.Unstructured{}
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(written, &object.Object); err != nil {
@@ -285,5 +287,9 @@ func (r *Activities) CheckNodeMaintenance(_ context.Context, written json.RawMes
 	if len(problems) > 0 {
 		return temporal.Error(temporal.ErrInvalidSpec, manifest.Invalid(problems).Error(), nil)
 	}
-	return nil
+	maintenance := &maintenancev1.NodeMaintenance{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, maintenance); err != nil {
+		return temporal.Error(temporal.ErrInvalidSpec, "object: "+err.Error(), err)
+	}
+	return activitykit.CheckAction(r.Clusters, field.NewPath("spec", "action"), maintenance.Spec.Action)
 }

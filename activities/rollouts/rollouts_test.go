@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -15,6 +16,7 @@ import (
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/internal/allow"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -162,6 +164,29 @@ func TestAnInvalidMaintenanceIsRefusedWithAllErrors(t *testing.T) {
 	err = rollouts.CheckNodeMaintenance(t.Context(), json.RawMessage(written))
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 	require.ErrorContains(t, err, "NodeMaintenance ops/n1: spec.drainSpecs: unknown field")
+}
+
+func TestAJobThatTheClustersFileDoesNotAllowIsRefusedAtTheStart(t *testing.T) {
+	rollouts := &Activities{Clusters: kube.New(kube.Source{}.Allowing(allow.List{Jobs: []allow.Job{{Images: []string{"registry.example.com/*"}}}}), kube.Options{})}
+	for image, refused := range map[string]bool{"registry.example.com/work:1": false, "elsewhere/work:1": true} {
+		action := &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{Namespace: allow.NamespaceJobs}}
+		action.Job.Template.Spec.Template.Spec.Containers = []corev1.Container{{Name: "work", Image: image}}
+		maintenance := maintenancev1.NodeMaintenance{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "n1"}}
+		maintenance.Spec = maintenancev1.NodeMaintenanceSpec{RequestorID: "ops.example.com", NodeName: "n1", Action: action}
+		written, err := json.Marshal(maintenance)
+		require.NoError(t, err)
+		cgu := activitytest.NodeRollout("c")
+		cgu.Spec.NodeMaintenance.Action = action
+		_, ofRollout := rollouts.CheckRollout(t.Context(), cgu)
+		for prefix, err := range map[string]error{"spec.action": rollouts.CheckNodeMaintenance(t.Context(), written), "spec.nodeMaintenance.action": ofRollout} {
+			if !refused {
+				require.NoError(t, err)
+				continue
+			}
+			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+			require.ErrorContains(t, err, prefix+".job.template.spec.template.spec.containers[0].image: Forbidden: image "+image)
+		}
+	}
 }
 
 func TestDeletedManagedClustersAreReturned(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -63,11 +64,16 @@ func (r *Activities) choosePrecacheImage(plan *Plan, cgu *ranv1.ClusterGroupUpgr
 	if !cgu.Spec.PreCaching {
 		return
 	}
-	plan.PreCacheImage = cmp.Or(plan.PreCacheImage, r.Images.Precache)
-	if plan.PreCacheImage == "" {
-		name, _ := rollout.PreCachingConfigOf(cgu)
-		plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: spec.overrides.preCacheImage: Required value: "+
-			"the image of the Job that pulls; or start the workers with --precache-image", name), now)
+	name, _ := rollout.PreCachingConfigOf(cgu)
+	overrides := field.NewPath("spec", "overrides", "preCacheImage")
+	switch plan.PreCacheImage = cmp.Or(plan.PreCacheImage, r.Images.Precache); {
+	case plan.PreCacheImage == "":
+		missing := field.Required(overrides, "the image of the Job that pulls; or start the workers with --precache-image")
+		plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: %v", name, missing), now)
+	case plan.PreCacheImage != r.Images.Precache:
+		if refused := r.Clusters.Allowed().CheckPreparationImage(overrides, plan.PreCacheImage); refused != nil {
+			plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: %v", name, refused), now)
+		}
 	}
 }
 

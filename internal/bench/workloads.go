@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"drydock.dev/drydock/internal/allow"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
@@ -20,7 +21,7 @@ const (
 	// rolloutNamespace is the namespace of rollouts on the hub.
 	rolloutNamespace = "default"
 	// jobNamespace is the namespace in which deploy/rbac lets the worker run Jobs.
-	jobNamespace = "drydock-system"
+	jobNamespace = allow.NamespaceJobs
 	image        = "registry.example.com/work:1.0"
 	// workerLabel is the label of the maintained nodes. The control-plane node is not maintained.
 	workerLabel = "node-role.kubernetes.io/worker"
@@ -35,7 +36,7 @@ func (s *measurement) populate(ctx context.Context) error {
 	objects := []client.Object{
 		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
 		&maintenancev1.MaintenanceOperatorConfig{
-			ObjectMeta: metav1.ObjectMeta{Namespace: jobNamespace, Name: "budgets"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: allow.NamespaceSystem, Name: "budgets"},
 			Spec:       maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(s.size.AtOnce))},
 		},
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"drydock.dev/drydock/internal/allow"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
@@ -25,7 +26,7 @@ const (
 	fixtureLabel = "chaos"
 	// podNamespace has the pods of scenarios. The worker may run Jobs in jobNamespace.
 	podNamespace = "shop"
-	jobNamespace = "drydock-system"
+	jobNamespace = allow.NamespaceJobs
 	// forever is longer than any scenario.
 	forever = "1000h"
 )

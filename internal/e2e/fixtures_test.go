@@ -46,7 +46,7 @@ spec:
     action:
       type: job
       job:
-        namespace: drydock-system
+        namespace: drydock-jobs
         template: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: work, image: registry.example.com/work:1.0}]}}}}
   %s
 `, name, strings.Join(clusters, ", "), timeoutMinutes, extra)
@@ -251,7 +251,7 @@ func configure(t *testing.T, spoke *devstack.Cluster, spec maintenancev1.Mainten
 	t.Helper()
 	watched, err := theFleet.Watch(t.Context(), spoke)
 	require.NoError(t, err)
-	config := &maintenancev1.MaintenanceOperatorConfig{ObjectMeta: metav1.ObjectMeta{Name: "budgets", Namespace: "default"}, Spec: spec}
+	config := &maintenancev1.MaintenanceOperatorConfig{ObjectMeta: metav1.ObjectMeta{Name: "budgets", Namespace: kube.SystemNamespace}, Spec: spec}
 	require.NoError(t, watched.Client.Create(t.Context(), config))
 	t.Cleanup(func() { require.NoError(t, watched.Client.Delete(context.Background(), config)) })
 }

@@ -31,6 +31,9 @@ import (
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
+// jobNamespace has the Jobs of maintenances.
+const jobNamespace = "drydock-jobs"
+
 // temporalConnection is a connection to Temporal as the user ann, which all tests share.
 var temporalConnection = sync.OnceValues(func() (client.Client, error) {
 	return client.Dial(client.Options{HostPort: theFleet.Temporal.Address, Namespace: theFleet.Temporal.Namespace, Identity: "ann"})
@@ -299,18 +302,18 @@ func endJobTermination(t *testing.T, at target) {
 			return f.Workflow == at.workflowID() && f.State == sweeper.FindingInProgress
 		})
 	})
-	pods, err := at.Client.CoreV1().Pods("drydock-system").List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node})
+	pods, err := at.Client.CoreV1().Pods(jobNamespace).List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + at.node})
 	require.NoError(t, err)
 	require.Len(t, pods.Items, 1)
 	patch := fmt.Appendf(nil, `{"metadata":{"annotations":{%q:null}}}`, devstack.AnnotationLeaveAfter)
-	_, err = at.Client.CoreV1().Pods("drydock-system").Patch(t.Context(), pods.Items[0].Name, types.MergePatchType, patch, metav1.PatchOptions{})
+	_, err = at.Client.CoreV1().Pods(jobNamespace).Patch(t.Context(), pods.Items[0].Name, types.MergePatchType, patch, metav1.PatchOptions{})
 	require.NoError(t, err)
 }
 
 // jobAction is an action of type Job whose pod has these annotations.
 func jobAction(annotations map[string]string) *maintenancev1.Action {
 	return &maintenancev1.Action{Type: maintenancev1.ActionJob, Job: &maintenancev1.JobAction{
-		Namespace: "drydock-system",
+		Namespace: jobNamespace,
 		Template: batchv1.JobTemplateSpec{Spec: batchv1.JobSpec{Template: corev1.PodTemplateSpec{
 			ObjectMeta: metav1.ObjectMeta{Annotations: annotations},
 			Spec:       corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "work", Image: "registry.example.com/work:1.0"}}},

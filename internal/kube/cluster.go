@@ -44,7 +44,7 @@ type Cluster struct {
 	Cache     cache.Cache
 	Clientset kubernetes.Interface
 	Evictions Evictions
-	// MaintenanceConfig is the MaintenanceOperatorConfig that counts; empty: the only one of the cluster.
+	// MaintenanceConfig is the MaintenanceOperatorConfig that counts; without a name, the only one of the namespace.
 	MaintenanceConfig types.NamespacedName
 
 	mapper         meta.RESTMapper

@@ -8,14 +8,17 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
+	"drydock.dev/drydock/internal/allow"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -29,12 +32,22 @@ type Options struct {
 	IdleTimeout time.Duration
 	// SafetyInterval is how often a wait checks without a change, and checks the API server; 30 s by default.
 	SafetyInterval time.Duration
-	// MaintenanceConfig is the MaintenanceOperatorConfig that counts in each cluster; empty: the only one.
+	// MaintenanceConfig is the MaintenanceOperatorConfig that counts in each cluster; without a name, the only one of the namespace. The default is
+	// namespace drydock-system.
 	MaintenanceConfig types.NamespacedName
 	// UserAgent is the name of this program in the audit logs of API servers; "drydock" by default.
 	UserAgent string
 	// Log receives errors in the background; nil discards them.
 	Log *slog.Logger
+}
+
+// ParseMaintenanceConfig parses NAMESPACE, or NAMESPACE/NAME, of a MaintenanceOperatorConfig.
+func ParseMaintenanceConfig(text string) (types.NamespacedName, error) {
+	namespace, name, named := strings.Cut(text, "/")
+	if len(validation.IsDNS1123Label(namespace)) > 0 || named && len(validation.IsDNS1123Subdomain(name)) > 0 {
+		return types.NamespacedName{}, fmt.Errorf("%q: must be NAMESPACE or NAMESPACE/NAME", text)
+	}
+	return types.NamespacedName{Namespace: namespace, Name: name}, nil
 }
 
 func (o Options) withDefaults() Options {
@@ -49,6 +62,9 @@ func (o Options) withDefaults() Options {
 	}
 	if o.SafetyInterval == 0 {
 		o.SafetyInterval = 30 * time.Second
+	}
+	if o.MaintenanceConfig.Namespace == "" {
+		o.MaintenanceConfig.Namespace = SystemNamespace
 	}
 	if o.UserAgent == "" {
 		o.UserAgent = FieldManager
@@ -130,6 +146,9 @@ func (c *Clusters) Knows(name string) (known, inClusterWorker bool) {
 	access, known := c.source.clusters[name]
 	return known, access.inClusterWorker
 }
+
+// Allowed is what the requests of users may make this process do.
+func (c *Clusters) Allowed() allow.List { return c.source.allowed }
 
 // Close drops every cluster. None can be used afterwards.
 func (c *Clusters) Close() {

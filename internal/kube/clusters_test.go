@@ -261,6 +261,8 @@ func TestAClustersFileIsReadStrictlyAndAllErrorsAreReported(t *testing.T) {
 		{"a duplicate name", "clusters: [{name: a, context: a}, {name: a, context: b}]", []string{`clusters[1].name: Duplicate value: "a"`}},
 		{"several problems", "clusters: [{name: A/B, context: a}, {name: b}]", []string{"clusters[0].name: Invalid value", "clusters[1]: Required value: kubeconfig or context, or inClusterWorker"}},
 		{"a lock controller without a cluster", "clusters: [{name: a, context: a, lockController: {}}]", []string{"clusters[0].lockController: Required value: kubeconfig or context"}},
+		{"a list without images", "{clusters: [{name: a, context: a}], allow: {jobs: [{namespaces: [drydock-system]}]}}", []string{"allow.jobs[0].images: Required value", "allow.jobs[0].namespaces[0]: Forbidden"}},
+		{"an unknown privilege", "{clusters: [{name: a, context: a}], allow: {jobs: [{images: [a], root: true}]}}", []string{`unknown field "allow.jobs[0].root"`}},
 		{"an empty file", "", []string{"clusters: Required value: the file has neither a cluster nor a hub"}},
 		{"a wrong type", "clusters: [{name: a, context: a, inClusterWorker: sometimes}]", []string{"inClusterWorker"}},
 	}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/allow"
 )
 
 // ClustersFile is the content of a clusters file.
@@ -19,6 +21,8 @@ type ClustersFile struct {
 	Hub *KubeconfigContext `json:"hub,omitempty"`
 	// Clusters that nodes are maintained in.
 	Clusters []ClusterEntry `json:"clusters"`
+	// Allow is what the requests of users may make the worker do. Absent: nothing of it.
+	Allow allow.List `json:"allow,omitzero"`
 }
 
 // ClusterEntry is one cluster of a clusters file.
@@ -67,7 +71,7 @@ func decode(content []byte) (file ClustersFile, err error) {
 }
 
 func (f ClustersFile) source(path string) Source {
-	source := Source{clusters: map[string]access{}, hint: "add it to the clusters file " + path + " and restart every worker, which reads it at its start"}
+	source := Source{allowed: f.Allow, clusters: map[string]access{}, hint: "add it to the clusters file " + path + " and restart every worker, which reads it at its start"}
 	directory := filepath.Dir(path)
 	if f.Hub != nil {
 		source.hub = f.Hub.access(directory)
@@ -119,7 +123,7 @@ func (f ClustersFile) validate() field.ErrorList {
 	if f.Hub == nil && len(f.Clusters) == 0 { // for example while it is being written
 		problems = append(problems, field.Required(field.NewPath("clusters"), "the file has neither a cluster nor a hub"))
 	}
-	return problems
+	return append(problems, f.Allow.Check(field.NewPath("allow"))...)
 }
 
 // ValidateName checks that a name could be that of a ManagedCluster: it becomes part of workflow ids and task queues.

@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/internal/allow"
 )
 
 // Marks on objects that Drydock touches.
@@ -28,7 +30,7 @@ const (
 )
 
 // SystemNamespace is the namespace of Drydock's ServiceAccounts, and on the hub of what Drydock saves. Write access there is as much as the rights of Drydock.
-const SystemNamespace = "drydock-system"
+const SystemNamespace = allow.NamespaceSystem
 
 // WorkerInCluster as the value of AnnotationWorker: an activity-only worker inside the cluster runs its activities.
 const WorkerInCluster = "in-cluster"

@@ -12,6 +12,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
+	"drydock.dev/drydock/internal/allow"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -19,6 +20,8 @@ import (
 type Source struct {
 	hub      access
 	clusters map[string]access
+	// allowed is what the requests of users may make this process do.
+	allowed allow.List
 	// hint completes "cluster x is not known; ".
 	hint string
 }
@@ -65,6 +68,15 @@ func FromWithin(name string) (Source, error) {
 		hint:     "this worker runs inside " + name + " and has no access to other clusters",
 	}, nil
 }
+
+// Allowing returns the source with another list of what the requests of users may make this process do.
+func (s Source) Allowing(list allow.List) Source {
+	s.allowed = list
+	return s
+}
+
+// Allowed is what the requests of users may make this process do.
+func (s Source) Allowed() allow.List { return s.allowed }
 
 // Reachable returns the names of the clusters whose credentials this process has, in order.
 func (s Source) Reachable() []string {

@@ -17,6 +17,7 @@ func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 	in := node.AcquireNodeInput{
 		NodeRef: m.node, Cordon: m.cordons(), KeepOnFailure: m.keepsOnFailure(), Scope: scheduling.LockScope(m.spec.Action), Preflight: m.preflight(),
 		Closes: m.holds.Closes(m.in.Cluster), WithCluster: m.requestsCluster(), TakeOver: m.takesOver(), Release: m.spec.LockRelease,
+		Job: m.job(),
 	}
 	m.recordRequest(ctx, in.WithCluster)
 	var found node.AcquireNodeResult

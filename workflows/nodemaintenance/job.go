@@ -15,6 +15,14 @@ func (m *nodeMaintenance) byJob() bool {
 	return m.spec.Action != nil && m.spec.Action.Type == maintenancev1.ActionJob
 }
 
+// job is the Job that does the work; nil: none does.
+func (m *nodeMaintenance) job() *maintenancev1.JobAction {
+	if !m.byJob() {
+		return nil
+	}
+	return m.spec.Action.Job
+}
+
 func (m *nodeMaintenance) jobInput() jobs.RunJobInput {
 	return jobs.RunJobInput{NodeRef: m.node, NodeUID: m.state.Node.UID, Maintenance: m.in.Object.Name, Job: *m.spec.Action.Job}
 }

@@ -46,7 +46,7 @@ func (m *nodeMaintenance) checkID(ctx workflow.Context) error {
 // plan marks the node as one whose maintenance waits for a slot.
 func (m *nodeMaintenance) plan(ctx workflow.Context) error {
 	m.state.Node.Marked = Maybe
-	in := node.PlanMaintenanceInput{NodeRef: m.node, Preflight: m.preflight()}
+	in := node.PlanMaintenanceInput{NodeRef: m.node, Preflight: m.preflight(), Job: m.job()}
 	var result node.PlanMaintenanceResult
 	err := m.retrier().Run(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, in, &result)
 	m.warn(result.Warning)

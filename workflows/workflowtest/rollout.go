@@ -1,7 +1,6 @@
 package workflowtest
 
 import (
-	"context"
 	"fmt"
 	"slices"
 	"testing"
@@ -18,6 +17,7 @@ import (
 	jobsactivities "drydock.dev/drydock/activities/jobs"
 	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -138,8 +138,7 @@ func (w *World) RefuseChanges(until time.Time, final bool, clusters ...string) {
 
 // WithDefaults returns the rollout with its defaults.
 func WithDefaults(t *testing.T, object ranv1.ClusterGroupUpgrade) ranv1.ClusterGroupUpgrade {
-	object, err := (&rollouts.Activities{}).CheckRollout(context.Background(), object)
-	require.NoError(t, err)
+	require.NoError(t, manifest.Complete(&object))
 	return object
 }
 

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/yaml"
 
+	"drydock.dev/drydock/internal/allow"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/kube"
@@ -214,13 +215,18 @@ const (
 	lockControllerAccount = "drydock-lock-controller"
 )
 
+// images of the Jobs that the worker may run. No container runs.
+const images = "registry.example.com/*"
+
 // startWorker writes a clusters file with the ServiceAccounts of the workers, and starts the first worker.
 func (f *Fleet) startWorker(ctx context.Context) error {
 	hub, err := f.access(ctx, f.Hub, hubAccount)
 	if err != nil {
 		return err
 	}
-	file := kube.ClustersFile{Hub: hub}
+	file := kube.ClustersFile{Hub: hub, Allow: allow.List{
+		Jobs: []allow.Job{{Images: []string{images}}}, PreparationImages: []string{images},
+	}}
 	for _, spoke := range f.Spokes {
 		initiator, err := f.access(ctx, spoke, initiatorAccount)
 		if err != nil {

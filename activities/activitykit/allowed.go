@@ -1,0 +1,32 @@
+package activitykit
+
+import (
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// ActionPath is the path of an action within the spec of a maintenance, and of a rollout's nodeMaintenance.
+func ActionPath() *field.Path { return field.NewPath("action") }
+
+// CheckAction returns whether the clusters file of this worker allows the Job of an action; at is the path of the action, which may be nil. Errors:
+// InvalidSpec, with every field.
+func CheckAction(clusters *kube.Clusters, at *field.Path, action *maintenancev1.Action) error {
+	if action == nil || action.Type != maintenancev1.ActionJob || action.Job == nil {
+		return nil
+	}
+	return CheckJob(clusters, at, action.Job)
+}
+
+// CheckJob is CheckAction for the Job itself; nil: there is none.
+func CheckJob(clusters *kube.Clusters, at *field.Path, job *maintenancev1.JobAction) error {
+	if job == nil {
+		return nil
+	}
+	if refused := clusters.Allowed().CheckJob(at.Child("job"), *job); len(refused) > 0 {
+		return temporal.Error(temporal.ErrInvalidSpec, refused.ToAggregate().Error(), nil)
+	}
+	return nil
+}
