@@ -169,8 +169,8 @@ func TestUnreadableObjectsInAFileAreInvalidInput(t *testing.T) {
 		},
 		"two configurations": {
 			[]string{"node", "schedule"},
-			"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}\n---\n" +
-				"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: b, name: default}}", "2 MaintenanceOperatorConfigs found (a/default, b/default)",
+			"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: drydock-system, name: a}}\n---\n" +
+				"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: drydock-system, name: b}}", "2 MaintenanceOperatorConfigs found (drydock-system/a, drydock-system/b)",
 		},
 		"an empty configuration": {
 			[]string{"node", "schedule"},

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/snapshot"
@@ -16,7 +17,7 @@ import (
 
 func newNodeSchedule(c *cli) *cobra.Command {
 	var flags decisionFlags
-	var file string
+	var file, config string
 	cmd := &cobra.Command{
 		Use:   "schedule",
 		Short: "Show which node maintenances may start now, and why each of the others waits",
@@ -43,7 +44,11 @@ With --at the command decides for another time: requests that have waited longer
 			if err != nil {
 				return err
 			}
-			in, err := snapshot.Scheduling(ctx, reader, budgets, now)
+			named, err := kube.ParseMaintenanceConfig(config)
+			if err != nil {
+				return usagef("--maintenance-config %v", err)
+			}
+			in, err := snapshot.Scheduling(ctx, reader, budgets, named, now)
 			if err != nil {
 				return flags.unreadable(err)
 			}
@@ -61,6 +66,7 @@ With --at the command decides for another time: requests that have waited longer
 		}),
 	}
 	cmd.Flags().StringVarP(&file, "filename", "f", "", "file with the MaintenanceOperatorConfig to use instead of the cluster's; - is standard input")
+	cmd.Flags().StringVar(&config, "maintenance-config", kube.SystemNamespace, "NAMESPACE, or NAMESPACE/NAME, of the MaintenanceOperatorConfig that counts, as for drydock-worker")
 	_ = cmd.MarkFlagFilename("filename", "yaml", "yml", "json")
 	c.addDecisionFlags(cmd, &flags, "the cluster")
 	c.addClusterFlag(cmd)

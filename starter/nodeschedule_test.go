@@ -5,12 +5,14 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"sigs.k8s.io/yaml"
 
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/scheduling"
 )
 
@@ -24,7 +26,7 @@ items:
 - {apiVersion: v1, kind: Node, metadata: {name: worker-3, labels: {topology.kubernetes.io/zone: a}}, status: {conditions: [{type: Ready, status: "True"}]}}
 - apiVersion: maintenance.nvidia.com/v1alpha1
   kind: MaintenanceOperatorConfig
-  metadata: {name: budgets, namespace: default}
+  metadata: {name: budgets, namespace: drydock-system}
   spec:
     maxParallelOperations: 3
     maxUnavailable: 2
@@ -168,6 +170,11 @@ func schedulesAlike(t *testing.T, objects dynamic.Interface) {
 		Items []unstructured.Unstructured `json:"items"`
 	}
 	require.NoError(t, yaml.Unmarshal([]byte(schedulingObjects), &given))
+	_, err := objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}).Create(t.Context(),
+		&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": kube.SystemNamespace}}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err)
+	}
 	for _, object := range given.Items {
 		status, hasStatus := object.Object["status"]
 		resource := objects.Resource(resources[object.GetKind()]).Namespace(object.GetNamespace())

@@ -51,7 +51,7 @@ func BareNodes(t *testing.T, names ...string) *kube.Cluster {
 
 func Budgets(t *testing.T, cluster *kube.Cluster, spec maintenancev1.MaintenanceOperatorConfigSpec) *maintenancev1.MaintenanceOperatorConfig {
 	t.Helper()
-	config := &maintenancev1.MaintenanceOperatorConfig{ObjectMeta: metav1.ObjectMeta{Namespace: "default", GenerateName: "config-"}, Spec: spec}
+	config := &maintenancev1.MaintenanceOperatorConfig{ObjectMeta: metav1.ObjectMeta{Namespace: kube.SystemNamespace, GenerateName: "config-"}, Spec: spec}
 	t.Cleanup(func() { forgotten(t, HubName, config) }) // after its deletion, so that the next test does not get it
 	Create(t, cluster, config)
 	Settled(t, HubName, config)

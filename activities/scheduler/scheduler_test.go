@@ -199,7 +199,7 @@ func TestTwoConfigurationsOfOneClusterGrantNothingAndAreNamed(t *testing.T) {
 	}, activitytest.EventTimeout, 10*time.Millisecond)
 	nodes, wait := s.granted()
 	require.Empty(t, nodes)
-	require.Contains(t, wait, "cluster hub: 2 MaintenanceOperatorConfigs found (default/config-")
+	require.Contains(t, wait, "cluster hub: 2 MaintenanceOperatorConfigs found (drydock-system/config-")
 	require.Contains(t, wait, first.Name)
 	require.NoError(t, cluster.Client.Delete(t.Context(), second))
 	s.requireGranted(t, "a")

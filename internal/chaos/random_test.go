@@ -18,6 +18,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -130,7 +131,7 @@ func (s *scenarioRun) allow(t *testing.T, spoke *devstack.Cluster, atOnce int) {
 	watched, err := s.Watch(t.Context(), spoke)
 	require.NoError(t, err)
 	config := &maintenancev1.MaintenanceOperatorConfig{
-		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: namespace},
+		ObjectMeta: metav1.ObjectMeta{Name: s.name, Namespace: kube.SystemNamespace},
 		Spec:       maintenancev1.MaintenanceOperatorConfigSpec{MaxParallelOperations: new(intstr.FromInt(atOnce))},
 	}
 	require.NoError(t, watched.Client.Create(t.Context(), config))

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -67,15 +68,20 @@ func (r *maintenanceConfig) Reconcile(ctx context.Context, request reconcile.Req
 
 // ignored returns why an object does not count; "" if it does.
 func (r *maintenanceConfig) ignored(object *maintenancev1.MaintenanceOperatorConfig, all []maintenancev1.MaintenanceOperatorConfig) string {
-	named := r.cluster.MaintenanceConfig
-	switch {
-	case named.Name != "" && kubeclient.ObjectKeyFromObject(object) != named:
-		return fmt.Sprintf("ignored: the worker reads its budgets from %s (--maintenance-config)", named)
-	case named.Name == "" && len(all) > 1:
-		var names []string
-		for i := range all {
-			names = append(names, kubeclient.ObjectKeyFromObject(&all[i]).String())
+	counts := func(key types.NamespacedName) bool {
+		named := r.cluster.MaintenanceConfig
+		return key.Namespace == named.Namespace && (named.Name == "" || key.Name == named.Name)
+	}
+	if !counts(kubeclient.ObjectKeyFromObject(object)) {
+		return fmt.Sprintf("ignored: the worker reads its budgets from %s (--maintenance-config)", strings.TrimSuffix(r.cluster.MaintenanceConfig.String(), "/"))
+	}
+	var names []string
+	for i := range all {
+		if key := kubeclient.ObjectKeyFromObject(&all[i]); counts(key) {
+			names = append(names, key.String())
 		}
+	}
+	if len(names) > 1 {
 		return "no maintenance gets a slot while there are several: " + strings.Join(names, ", ") + "; delete all but one, or name one with --maintenance-config of drydock-worker"
 	}
 	return ""

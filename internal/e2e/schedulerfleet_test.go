@@ -29,6 +29,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/slots"
@@ -103,7 +104,7 @@ func (a *schedulerFleet) prepare(t *testing.T) {
 	watched, err := a.Watch(t.Context(), a.spoke)
 	require.NoError(t, err)
 	require.NoError(t, watched.Client.Create(t.Context(), &maintenancev1.MaintenanceOperatorConfig{
-		ObjectMeta: metav1.ObjectMeta{Name: "budgets", Namespace: "default"},
+		ObjectMeta: metav1.ObjectMeta{Name: "budgets", Namespace: kube.SystemNamespace},
 		Spec: maintenancev1.MaintenanceOperatorConfigSpec{
 			MaxParallelOperations: new(intstr.FromInt32(maxParallel)), MaxUnavailable: new(intstr.FromInt32(maxUnavailable)),
 			Budgets: []maintenancev1.Budget{

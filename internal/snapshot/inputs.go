@@ -189,9 +189,10 @@ func boundSets(ctx context.Context, reader client.Reader, found []rollout.Policy
 	return bound, nil
 }
 
-// Scheduling reads the input of the scheduling of node maintenance at time now. Budgets, if given, replace those of the cluster.
+// Scheduling reads the input of the scheduling of node maintenance at time now. Budgets, if given, replace those of the cluster, which are those of the
+// named configuration (see MaintenanceConfig).
 func Scheduling(
-	ctx context.Context, reader client.Reader, budgets *maintenancev1.MaintenanceOperatorConfigSpec, now time.Time,
+	ctx context.Context, reader client.Reader, budgets *maintenancev1.MaintenanceOperatorConfigSpec, named types.NamespacedName, now time.Time,
 ) (scheduling.Input, error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes); err != nil {
@@ -202,7 +203,7 @@ func Scheduling(
 		return scheduling.Input{}, err
 	}
 	if budgets == nil {
-		config, err := MaintenanceConfig(ctx, reader, types.NamespacedName{})
+		config, err := MaintenanceConfig(ctx, reader, named)
 		if err != nil {
 			return scheduling.Input{}, err
 		}
@@ -229,7 +230,7 @@ func marked(nodes []corev1.Node, known []scheduling.SlotRequest) []scheduling.Sl
 	return requests
 }
 
-// SeveralConfigs is the error of a cluster with several MaintenanceOperatorConfigs, listed as namespace/name.
+// SeveralConfigs is the error of a cluster with several MaintenanceOperatorConfigs that count, listed as namespace/name.
 type SeveralConfigs []string
 
 // Error implements error.
@@ -237,18 +238,17 @@ func (s SeveralConfigs) Error() string {
 	return fmt.Sprintf("%d MaintenanceOperatorConfigs found (%s): delete all but one, or name one with --maintenance-config of drydock-worker", len(s), strings.Join(s, ", "))
 }
 
-// MaintenanceConfig reads the budgets of a cluster: from the configuration of that name or, without a name, from the only one. Without a configuration it
-// returns the defaults. Errors: SeveralConfigs, or the read error.
+// MaintenanceConfig reads the budgets of a cluster: from the configuration of that namespace and name or, without a name, from the only one of the
+// namespace. Those in other namespaces do not count, because tenants may write them. Without a configuration it returns the defaults. Errors:
+// SeveralConfigs, or the read error.
 func MaintenanceConfig(ctx context.Context, reader client.Reader, named types.NamespacedName) (maintenancev1.MaintenanceOperatorConfigSpec, error) {
 	var configs maintenancev1.MaintenanceOperatorConfigList
 	if err := listIfServed(ctx, reader, &configs); err != nil {
 		return maintenancev1.MaintenanceOperatorConfigSpec{}, err
 	}
-	if named.Name != "" {
-		configs.Items = slices.DeleteFunc(configs.Items, func(config maintenancev1.MaintenanceOperatorConfig) bool {
-			return client.ObjectKeyFromObject(&config) != named
-		})
-	}
+	configs.Items = slices.DeleteFunc(configs.Items, func(config maintenancev1.MaintenanceOperatorConfig) bool {
+		return config.Namespace != named.Namespace || named.Name != "" && config.Name != named.Name
+	})
 	switch len(configs.Items) {
 	case 0:
 		return maintenancev1.MaintenanceOperatorConfigSpec{}, nil

@@ -50,7 +50,7 @@ func decisions(t *testing.T, reader client.Reader) map[string]string {
 
 	inventory, err := snapshot.Inventory(t.Context(), reader, cgu)
 	require.NoError(t, err)
-	schedulingInput, err := snapshot.Scheduling(t.Context(), reader, nil, noon)
+	schedulingInput, err := snapshot.Scheduling(t.Context(), reader, nil, types.NamespacedName{Namespace: kube.SystemNamespace}, noon)
 	require.NoError(t, err)
 	drainInput, err := drain.Read(t.Context(), reader, "n1")
 	require.NoError(t, err)
@@ -87,11 +87,11 @@ func TestDecisionsFromAFile(t *testing.T) {
 
 func TestAClusterHasOneConfiguration(t *testing.T) {
 	file, err := snapshot.Parse("f", []byte("{apiVersion: v1, kind: Node, metadata: {name: n1}}\n---\n"+
-		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: b, name: default}}\n---\n"+
+		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: other}}\n---\n"+
 		"{apiVersion: maintenance.nvidia.com/v1alpha1, kind: MaintenanceOperatorConfig, metadata: {namespace: a, name: default}}"))
 	require.NoError(t, err)
-	_, err = snapshot.Scheduling(t.Context(), file, nil, noon)
-	require.EqualError(t, err, "2 MaintenanceOperatorConfigs found (a/default, b/default): delete all but one, or name one with --maintenance-config of drydock-worker")
+	_, err = snapshot.Scheduling(t.Context(), file, nil, types.NamespacedName{Namespace: "a"}, noon)
+	require.EqualError(t, err, "2 MaintenanceOperatorConfigs found (a/default, a/other): delete all but one, or name one with --maintenance-config of drydock-worker")
 }
 
 // The same cluster is read from its API server, from a cache and from files.
@@ -254,7 +254,9 @@ func TestTheNamedConfigurationCounts(t *testing.T) {
 	config, err := snapshot.MaintenanceConfig(t.Context(), file, types.NamespacedName{Namespace: "b", Name: "default"})
 	require.NoError(t, err)
 	require.Equal(t, "3", config.MaxParallelOperations.String())
-	config, err = snapshot.MaintenanceConfig(t.Context(), file, types.NamespacedName{Namespace: "c", Name: "default"})
-	require.NoError(t, err)
-	require.Nil(t, config.MaxParallelOperations)
+	for _, named := range []types.NamespacedName{{Namespace: "c", Name: "default"}, {Namespace: "a"}} {
+		config, err = snapshot.MaintenanceConfig(t.Context(), file, named)
+		require.NoError(t, err, "a tenant's second configuration does not stop the scheduling")
+		require.Nil(t, config.MaxParallelOperations, "nor does a tenant's configuration count: %s", named)
+	}
 }
