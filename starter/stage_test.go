@@ -29,6 +29,7 @@ import (
 	"drydock.dev/drydock/activities/scheduler"
 	sweeperactivities "drydock.dev/drydock/activities/sweeper"
 	"drydock.dev/drydock/activities/windows"
+	"drydock.dev/drydock/internal/allow"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -61,6 +62,8 @@ type stage struct {
 	// orphans has the next result of a sweeper's search.
 	orphans chan sweeperactivities.Orphans
 	worker  worker.Worker
+	// allowed is what requests may use.
+	allowed allow.List
 	// saved has the rollouts that the hub has saved, by name.
 	saved sync.Map
 }
@@ -75,7 +78,7 @@ func newStage(t *testing.T) *stage {
 	t.Setenv("TEMPORAL_ADDRESS", stack.Temporal.Address)
 	options, err := temporal.Connection{}.Options(nil, nil)
 	require.NoError(t, err)
-	s := &stage{drained: make(chan struct{}), orphans: make(chan sweeperactivities.Orphans, 1)}
+	s := &stage{drained: make(chan struct{}), orphans: make(chan sweeperactivities.Orphans, 1), allowed: allowedOnStage(t)}
 	s.client, err = temporal.Dial(t.Context(), options)
 	require.NoError(t, err)
 	t.Cleanup(s.client.Close)
@@ -97,15 +100,16 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(portal.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal})
 	s.worker.RegisterActivity(&holds.Activities{Temporal: s.client, Hub: noHub{}})
 	s.worker.RegisterWorkflowWithOptions(window.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification})
-	s.worker.RegisterActivity(&windows.Activities{Temporal: s.client, Workflows: s.client, Secret: []byte(webhookSecret)})
+	s.worker.RegisterActivity(&windows.Activities{Temporal: s.client, Workflows: s.client, Allowed: s.allowed})
 	s.worker.RegisterActivity(&portals.Activities{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(simulatedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
+	hub := &rollouts.Activities{Clusters: kube.New(kube.Source{}.Allowing(s.allowed), kube.Options{})}
 	for name, play := range map[string]any{
 		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (rollouts.Plan, error) {
 			inventory := rollout.Inventory{Clusters: []rollout.Cluster{{Name: "spoke-1"}, {Name: "spoke-2"}, {Name: "spoke-3"}}}
 			return rollouts.Plan{Plan: rollout.NewPlan(&cgu, inventory, time.Now())}, nil
 		},
-		"CheckNodeMaintenance": (&rollouts.Activities{}).CheckNodeMaintenance,
+		"CheckNodeMaintenance": hub.CheckNodeMaintenance,
 		"LocateCluster":        func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
 		"ForeseeDrains":        foreseeDrains,
 		"PlanMaintenance": func(context.Context, node.PlanMaintenanceInput) (node.PlanMaintenanceResult, error) {
@@ -132,7 +136,7 @@ func (s *stage) startWorker(t *testing.T) {
 		"AwaitDeletedClusters": func(ctx context.Context, _ []string) ([]string, error) { return nil, untilCancelled(ctx, nil) },
 		"SaveRollout":          s.saveRollout,
 		"LoadRollout":          s.loadRollout,
-		"CheckRollout":         (&rollouts.Activities{Clusters: kube.New(kube.Source{}, kube.Options{})}).CheckRollout,
+		"CheckRollout":         hub.CheckRollout,
 		"WakeSweeper":          (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper,
 		"AwaitOrphans":         s.awaitOrphans,
 		"Drain":                s.drain,

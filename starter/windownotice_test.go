@@ -11,12 +11,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"drydock.dev/drydock/internal/allow"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
 
-// webhookSecret is the secret with which the worker of the stage signs notices.
-const webhookSecret = "s3cret"
+// allowedOnStage allows all Jobs, and receivers of notices on loopback.
+func allowedOnStage(t *testing.T) allow.List {
+	return allow.List{Jobs: []allow.Job{{Images: []string{"*"}, Namespaces: []string{"*"}}}, Webhooks: []allow.Webhook{{Host: "127.0.0.1:*", SecretFile: file(t, "secret", "s3cret"), PrivateAddresses: true}}}
+}
 
 // noticeReceiver is a webhook that refuses the first notice of each kind.
 type noticeReceiver struct {

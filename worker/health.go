@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -26,18 +27,40 @@ type readiness struct {
 	clusters  *kube.Clusters
 	// working is set while the worker polls its task queue.
 	working atomic.Bool
+
+	// checking is locked during a check of the servers. checked is when the last one ended, and servers its result.
+	checking sync.Mutex
+	checked  time.Time
+	servers  error
 }
 
-// readyTimeout limits the answers of Temporal and the hub.
-const readyTimeout = 3 * time.Second
+const (
+	// readyTimeout limits the answers of Temporal and the hub.
+	readyTimeout = 3 * time.Second
+	// readyInterval is the shortest time between two checks of Temporal and the hub. Requests in between get the last result, so that they cost the
+	// servers nothing.
+	readyInterval = time.Second
+)
 
 // check returns why the worker is not ready.
-func (r *readiness) check(ctx context.Context) error {
+func (r *readiness) check() error {
 	if !r.working.Load() {
 		return errors.New("the worker is starting or stopping")
 	}
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
+	r.checking.Lock()
+	defer r.checking.Unlock()
+	if r.checked.IsZero() || time.Since(r.checked) >= readyInterval {
+		// Other requests wait for the same result, so it does not depend on the client of this one.
+		ctx, cancel := context.WithTimeout(context.Background(), readyTimeout)
+		defer cancel()
+		r.servers = r.checkServers(ctx)
+		r.checked = time.Now()
+	}
+	return r.servers
+}
+
+// checkServers returns why Temporal or the hub cannot be used.
+func (r *readiness) checkServers(ctx context.Context) error {
 	// Unlike the server's health check, this also checks the credentials.
 	if _, err := r.temporal.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: r.namespace}); err != nil {
 		return fmt.Errorf("temporal: namespace %s: %w", r.namespace, err)
@@ -66,7 +89,9 @@ func serveHealth(address string, ready *readiness, registry *prometheus.Registry
 	if err != nil {
 		return nil, fmt.Errorf("serve health (--health-address): %w", err)
 	}
-	h := &healthServer{listener: listener, server: &http.Server{Handler: healthHandler(ready, registry), ReadHeaderTimeout: 5 * time.Second}}
+	h := &healthServer{listener: listener, server: &http.Server{
+		Handler: healthHandler(ready, registry), ReadTimeout: 5 * time.Second, WriteTimeout: 30 * time.Second, IdleTimeout: time.Minute, MaxHeaderBytes: 16 << 10,
+	}}
 	go func() { _ = h.server.Serve(listener) }() // it ends with close
 	return h, nil
 }
@@ -74,8 +99,8 @@ func serveHealth(address string, ready *readiness, registry *prometheus.Registry
 func healthHandler(ready *readiness, registry *prometheus.Registry) http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
-	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
-		if err := ready.check(r.Context()); err != nil {
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, _ *http.Request) {
+		if err := ready.check(); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}

@@ -66,10 +66,6 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if err := o.check(); err != nil {
 		return err
 	}
-	secret, err := o.webhookSecret()
-	if err != nil {
-		return err
-	}
 	config, err := kube.ParseMaintenanceConfig(o.maintenanceConfig)
 	if err != nil {
 		return fmt.Errorf("--maintenance-config %w", err)
@@ -113,7 +109,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 		})
 		defer controllers.Wait()
 	}
-	registerActivities(w, clusters, server, drain.NewMetrics(registry), images, secret)
+	registerActivities(w, clusters, server, drain.NewMetrics(registry), images)
 
 	ready := &readiness{temporal: server, namespace: connection.Namespace, clusters: clusters}
 	health, err := serveHealth(o.healthAddress, ready, registry)

@@ -1,12 +1,10 @@
 package main
 
 import (
-	"bytes"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -37,8 +35,6 @@ type options struct {
 	stopTimeout time.Duration
 
 	precacheImage, backupImage string
-
-	webhookSecretFile string
 
 	controllers, nodeAnnotations bool
 	maintenanceConfig            string
@@ -80,7 +76,6 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "time limit to release running activities on a stop")
 	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pre-cache images before a rollout, unless a PreCachingConfig sets one")
 	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that back up clusters before a rollout")
-	flags.StringVar(&o.webhookSecretFile, "webhook-secret-file", "", "file with the secret that signs notifications of maintenance windows (default: no notifications)")
 	flags.BoolVar(&o.controllers, "controllers", o.controllers, "start and steer maintenances by the objects in the clusters, and rollouts and windows by those on the hub")
 	flags.BoolVar(&o.nodeAnnotations, "node-annotations", false, "take the annotation drydock.dev/maintain of a node as a request for its maintenance")
 	flags.StringVar(&o.maintenanceConfig, "maintenance-config", o.maintenanceConfig, "NAMESPACE, or NAMESPACE/NAME, of the MaintenanceOperatorConfig with the budgets of a cluster")
@@ -133,22 +128,6 @@ func (o *options) check() error {
 		return errors.New("--node-annotations also needs --controllers")
 	}
 	return nil
-}
-
-// webhookSecret reads the optional secret that signs notifications, without surrounding white space.
-func (o *options) webhookSecret() ([]byte, error) {
-	if o.webhookSecretFile == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(o.webhookSecretFile)
-	if err != nil {
-		return nil, fmt.Errorf("--webhook-secret-file: %w", err)
-	}
-	secret := bytes.TrimSpace(text)
-	if len(secret) == 0 {
-		return nil, fmt.Errorf("--webhook-secret-file %s: the file is empty", o.webhookSecretFile)
-	}
-	return secret, nil
 }
 
 // source returns the clusters of this worker, and what the requests of users may make it do. With --cluster the clusters file says only the latter.

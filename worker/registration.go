@@ -26,16 +26,14 @@ import (
 )
 
 // registerActivities registers every activity by the name of its method.
-func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, images rollouts.PreparationImages,
-	webhookSecret []byte,
-) {
+func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, images rollouts.PreparationImages) {
 	waits := activitykit.Waits{Temporal: server, Workflows: server}
 	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Images: images})
 	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&manifestworks.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&holds.Activities{Temporal: server, Hub: clusters})
-	w.RegisterActivity(&windows.Activities{Temporal: server, Workflows: server, Secret: webhookSecret})
+	w.RegisterActivity(&windows.Activities{Temporal: server, Workflows: server, Allowed: clusters.Allowed()})
 	w.RegisterActivity(&portals.Activities{Temporal: server})
 	w.RegisterActivity(&objects.Activities{Clusters: clusters, Workflows: server})
 	w.RegisterActivity(&node.Activities{Clusters: clusters, Waits: waits})

@@ -3,6 +3,7 @@ package activitykit
 import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
@@ -18,6 +19,15 @@ func CheckAction(clusters *kube.Clusters, at *field.Path, action *maintenancev1.
 		return nil
 	}
 	return CheckJob(clusters, at, action.Job)
+}
+
+// CheckHealthChecks returns whether the clusters file of this worker allows the addresses of health checks; at is their path. Errors: InvalidSpec, with
+// every field.
+func CheckHealthChecks(clusters *kube.Clusters, at *field.Path, checks []drydockv1.HealthCheck) error {
+	if refused := clusters.Allowed().CheckHealthChecks(at, checks); len(refused) > 0 {
+		return temporal.Error(temporal.ErrInvalidSpec, refused.ToAggregate().Error(), nil)
+	}
+	return nil
 }
 
 // CheckJob is CheckAction for the Job itself; nil: there is none.

@@ -85,7 +85,7 @@ func shippedRoles(ctx context.Context, clusters []devstack.ClusterOptions) (kube
 	if hub := Stack.Cluster(HubName); hub != nil {
 		fmt.Fprintf(&file, "hub: {kubeconfig: %s}\n", KubeconfigOf(hub, "drydock-hub"))
 	}
-	file.WriteString("allow: {jobs: [{images: ['*'], namespaces: ['test-*', nowhere]}], preparationImages: ['registry.example.com/*']}\n")
+	file.WriteString("allow: {jobs: [{images: ['*'], namespaces: ['test-*', nowhere]}], preparationImages: ['registry.example.com/*'], healthCheckHosts: ['127.0.0.1:*']}\n")
 	file.WriteString("clusters:\n")
 	for _, options := range clusters {
 		cluster := Stack.Cluster(options.Name)

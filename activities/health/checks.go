@@ -81,10 +81,20 @@ type objects struct {
 
 var _ health.Objects = objects{}
 
+// fetchAllowed sends requests to the hosts that the clusters file allows.
+func fetchAllowed(cluster *kube.Cluster) snapshot.Fetch {
+	return func(ctx context.Context, address string) (health.Answer, error) {
+		if err := cluster.Allowed.CheckAddress(address); err != nil {
+			return health.Answer{}, err
+		}
+		return endpoint.Fetch(ctx, address)
+	}
+}
+
 // ObjectsOf reads from the cluster's Cache or, for current evidence, from its Client: a list without a resource version is current, after some 90 ms
 // on a busy API server. Listed objects are not copied, because checks only read.
 func ObjectsOf(ctx context.Context, cluster *kube.Cluster, reader client.Reader) objects {
-	return objects{Evidence: snapshot.NewEvidence(ctx, reader, cluster.Client.Scheme(), endpoint.Fetch).WithSecrets(cluster.Client), ctx: ctx, cluster: cluster}
+	return objects{Evidence: snapshot.NewEvidence(ctx, reader, cluster.Client.Scheme(), fetchAllowed(cluster)).WithSecrets(cluster.Client), ctx: ctx, cluster: cluster}
 }
 
 // Node returns the node of that name; nil: none. The API server confirms that, because the Cache may not have the node yet.
@@ -93,7 +103,7 @@ func (o objects) Node(name string) (*corev1.Node, error) {
 	if node != nil || err != nil {
 		return node, err
 	}
-	return snapshot.NewEvidence(o.ctx, o.cluster.Client, o.cluster.Client.Scheme(), endpoint.Fetch).Node(name)
+	return snapshot.NewEvidence(o.ctx, o.cluster.Client, o.cluster.Client.Scheme(), fetchAllowed(o.cluster)).Node(name)
 }
 
 // HarborServiceKinds are the objects of a namespace that determine the health of HarborClusters, except Secrets.

@@ -1,6 +1,7 @@
 package rollouts
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,8 +127,14 @@ func (r *Activities) CheckRollout(_ context.Context, object ranv1.ClusterGroupUp
 	if invalid, ok := errors.AsType[manifest.Invalid](err); ok {
 		return object, temporal.Error(temporal.ErrInvalidSpec, invalid.Error(), nil)
 	}
-	if err == nil && object.Spec.NodeMaintenance != nil {
-		err = activitykit.CheckAction(r.Clusters, field.NewPath("spec", "nodeMaintenance", "action"), object.Spec.NodeMaintenance.Action)
+	if err != nil {
+		return object, err
 	}
-	return object, err
+	spec := field.NewPath("spec")
+	if nodes := object.Spec.NodeMaintenance; nodes != nil {
+		spec := spec.Child("nodeMaintenance")
+		err = cmp.Or(activitykit.CheckAction(r.Clusters, spec.Child("action"), nodes.Action),
+			activitykit.CheckHealthChecks(r.Clusters, spec.Child("healthChecks"), nodes.HealthChecks))
+	}
+	return object, cmp.Or(err, activitykit.CheckHealthChecks(r.Clusters, spec.Child("healthChecks"), object.Spec.HealthChecks))
 }

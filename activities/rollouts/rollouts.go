@@ -291,5 +291,9 @@ func (r *Activities) CheckNodeMaintenance(_ context.Context, written json.RawMes
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, maintenance); err != nil {
 		return temporal.Error(temporal.ErrInvalidSpec, "object: "+err.Error(), err)
 	}
-	return activitykit.CheckAction(r.Clusters, field.NewPath("spec", "action"), maintenance.Spec.Action)
+	spec := field.NewPath("spec")
+	if err := activitykit.CheckAction(r.Clusters, spec.Child("action"), maintenance.Spec.Action); err != nil {
+		return err
+	}
+	return activitykit.CheckHealthChecks(r.Clusters, spec.Child("healthChecks"), maintenance.Spec.HealthChecks)
 }

@@ -141,7 +141,7 @@ func TestAClusterIsLocatedWhereItsWorkerRuns(t *testing.T) {
 }
 
 func TestAnInvalidMaintenanceIsRefusedWithAllErrors(t *testing.T) {
-	rollouts := &Activities{}
+	rollouts := &Activities{Clusters: activitytest.Clusters}
 	good := maintenancev1.NodeMaintenance{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "n1"},
 		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "ops.example.com", NodeName: "n1"},

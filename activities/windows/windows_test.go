@@ -11,6 +11,9 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -20,6 +23,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/allow"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
@@ -47,13 +51,21 @@ func newReceiver(t *testing.T, answer int) *receiver {
 	return r
 }
 
+// receivers allows receivers on loopback that share a secret.
+func receivers(t *testing.T, secret string) *Activities {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(file, []byte(secret), 0o600))
+	return &Activities{Allowed: allow.List{Webhooks: []allow.Webhook{{Host: "127.0.0.1:*", SecretFile: file, PrivateAddresses: true}}}}
+}
+
 func noticeTo(url string) windows.Notice {
 	return windows.Notice{ID: "prod/night/20261201T220000Z/started/abcd", URL: url, Body: windows.NoticeBody{Type: windows.EventStarted, Window: "prod/night", Message: "open"}}
 }
 
 func TestANotificationIsSignedWithTheSharedSecret(t *testing.T) {
 	r := newReceiver(t, http.StatusNoContent)
-	require.NoError(t, (&Activities{Secret: []byte("s3cret")}).SendNotice(t.Context(), noticeTo(r.URL)))
+	require.NoError(t, receivers(t, " s3cret\n").SendNotice(t.Context(), noticeTo(r.URL)))
 	require.Equal(t, "prod/night/20261201T220000Z/started/abcd", r.header.Get("webhook-id"))
 	signature := hmac.New(sha256.New, []byte("s3cret"))
 	signature.Write([]byte(r.header.Get("webhook-id") + "." + r.header.Get("webhook-timestamp") + "." + string(r.body)))
@@ -61,6 +73,34 @@ func TestANotificationIsSignedWithTheSharedSecret(t *testing.T) {
 	var body windows.NoticeBody
 	require.NoError(t, json.Unmarshal(r.body, &body))
 	require.Equal(t, windows.EventStarted, body.Type)
+}
+
+func TestEachReceiverHasItsOwnCredentials(t *testing.T) {
+	r := newReceiver(t, http.StatusNoContent)
+	token := filepath.Join(t.TempDir(), "token")
+	require.NoError(t, os.WriteFile(token, []byte("t0ken\n"), 0o600))
+	webhooks := receivers(t, "s3cret")
+	webhooks.Allowed.Webhooks = append([]allow.Webhook{{Host: "127.0.0.1:*", Path: "/bearer", TokenFile: token, PrivateAddresses: true}}, webhooks.Allowed.Webhooks...)
+	require.NoError(t, webhooks.SendNotice(t.Context(), noticeTo(r.URL+"/bearer/x")))
+	require.Equal(t, "Bearer t0ken", r.header.Get("Authorization"))
+	require.Empty(t, r.header.Get("webhook-signature"))
+	require.NoError(t, webhooks.SendNotice(t.Context(), noticeTo(r.URL+"/other")))
+	require.Empty(t, r.header.Get("Authorization"))
+	require.NotEmpty(t, r.header.Get("webhook-signature"))
+
+	require.NoError(t, os.WriteFile(token, []byte("renewed"), 0o600))
+	require.NoError(t, webhooks.SendNotice(t.Context(), noticeTo(r.URL+"/bearer")))
+	require.Equal(t, "Bearer renewed", r.header.Get("Authorization"))
+}
+
+func TestANameThatHasAPrivateAddressGetsNothing(t *testing.T) {
+	r := newReceiver(t, http.StatusNoContent)
+	webhooks := receivers(t, "s")
+	webhooks.Allowed.Webhooks[0].Host, webhooks.Allowed.Webhooks[0].PrivateAddresses = "localhost:*", false
+	err := webhooks.SendNotice(t.Context(), noticeTo(strings.Replace(r.URL, "http://127.0.0.1", "https://localhost", 1)))
+	require.ErrorContains(t, err, "is not public")
+	require.Zero(t, r.calls)
+	require.False(t, temporal.Final(err))
 }
 
 func TestAFailedNotificationIsRetried(t *testing.T) {
@@ -72,10 +112,10 @@ func TestAFailedNotificationIsRetried(t *testing.T) {
 		"the receiver fails":         {newReceiver(t, http.StatusBadGateway).URL, "s", "answers 502 Bad Gateway"},
 		"the receiver redirects":     {newReceiver(t, http.StatusTemporaryRedirect).URL, "s", "answers 307 Temporary Redirect"},
 		"the receiver is down":       {gone.URL + "/token", "s", "connection refused"},
-		"there is no signing secret": {newReceiver(t, http.StatusOK).URL, "", "--webhook-secret-file"},
+		"there is no signing secret": {newReceiver(t, http.StatusOK).URL, " ", "the file is empty"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			err := (&Activities{Secret: []byte(tt.secret)}).SendNotice(t.Context(), noticeTo(tt.url))
+			err := receivers(t, tt.secret).SendNotice(t.Context(), noticeTo(tt.url))
 			require.ErrorContains(t, err, tt.says)
 			require.NotContains(t, err.Error(), "/token", "a URL may hold a secret")
 			require.False(t, temporal.Final(err))
@@ -126,15 +166,18 @@ func TestAnUnresponsiveReceiverTimesOut(t *testing.T) {
 	t.Cleanup(silent.Close)
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
-	err := (&Activities{Secret: []byte("s")}).SendNotice(ctx, noticeTo(silent.URL))
+	err := receivers(t, "s").SendNotice(ctx, noticeTo(silent.URL))
 	require.ErrorContains(t, err, "notify the receiver on ")
 	require.False(t, temporal.Final(err))
 }
 
-func TestAnInvalidReceiverIsNotRetried(t *testing.T) {
-	err := (&Activities{Secret: []byte("s")}).SendNotice(t.Context(), noticeTo("https://receiver:port/token"))
-	require.True(t, temporal.Final(err))
+func TestAReceiverThatIsNotAllowedGetsNothing(t *testing.T) {
+	err := receivers(t, "s").SendNotice(t.Context(), noticeTo("https://receiver:port/token"))
+	require.ErrorContains(t, err, "the address is not a URL")
 	require.NotContains(t, err.Error(), "token")
+	err = receivers(t, "s").SendNotice(t.Context(), noticeTo("https://elsewhere.example.com/s3cret"))
+	require.ErrorContains(t, err, "host elsewhere.example.com: not a receiver of allow.webhooks")
+	require.NotContains(t, err.Error(), "s3cret")
 }
 
 func TestACalendarIsScheduledOrRefused(t *testing.T) {
@@ -149,6 +192,7 @@ func TestACalendarIsScheduledOrRefused(t *testing.T) {
 	object.Spec.Notify = []drydockv1.WindowNotification{{URL: "https://receiver", Leads: []drydockv1.Duration{"99999h"}}}
 	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from, Defining: true})
 	require.ErrorContains(t, err, "spec.notify[0].leads[0]")
+	require.ErrorContains(t, err, "spec.notify[0].url: Forbidden: host receiver: not a receiver of allow.webhooks")
 	require.True(t, temporal.Final(err))
 	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from})
 	require.NoError(t, err, "an existing window continues")

@@ -18,6 +18,10 @@ type List struct {
 	Jobs []Job `json:"jobs,omitempty"`
 	// PreparationImages of the privileged Jobs that prepare clusters, in addition to those of the worker's flags.
 	PreparationImages []string `json:"preparationImages,omitempty"`
+	// HealthCheckHosts are the hosts to which health checks may send requests: host, host:port or host:* for any port; *.example.com for all below.
+	HealthCheckHosts []string `json:"healthCheckHosts,omitempty"`
+	// Webhooks are the receivers of notifications of maintenance windows. The first that has the address of a receiver counts.
+	Webhooks []Webhook `json:"webhooks,omitempty"`
 }
 
 // Namespaces of Jobs on nodes. deploy/rbac creates both.
@@ -104,6 +108,12 @@ func (l List) Check(at *field.Path) field.ErrorList {
 	invalid := checkImages(at.Child("preparationImages"), l.PreparationImages)
 	for i, entry := range l.Jobs {
 		invalid = append(invalid, entry.check(at.Child("jobs").Index(i))...)
+	}
+	for i, host := range l.HealthCheckHosts {
+		invalid = append(invalid, checkHostPattern(at.Child("healthCheckHosts").Index(i), host)...)
+	}
+	for i, webhook := range l.Webhooks {
+		invalid = append(invalid, webhook.check(at.Child("webhooks").Index(i))...)
 	}
 	return invalid
 }

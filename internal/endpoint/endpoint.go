@@ -1,4 +1,5 @@
-// Package endpoint requests the addresses in health checks, and only these: it uses no proxy from the environment and follows no redirect.
+// Package endpoint sends requests to the addresses in health checks and of webhooks, and only to these: it uses no proxy from the environment and follows no
+// redirect.
 package endpoint
 
 import (
@@ -8,7 +9,10 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"net/netip"
 	"net/url"
+	"slices"
+	"syscall"
 	"time"
 
 	"drydock.dev/drydock/internal/health"
@@ -36,10 +40,7 @@ func Fetch(ctx context.Context, address string) (health.Answer, error) {
 		password, _ := user.Password()
 		request.SetBasicAuth(user.Username(), password)
 	}
-	transport := &http.Transport{
-		DialContext: (&net.Dialer{}).DialContext, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true,
-	}
-	response, err := transport.RoundTrip(request)
+	response, err := Transport(true).RoundTrip(request)
 	if err != nil {
 		return health.Answer{}, cause(err)
 	}
@@ -52,6 +53,37 @@ func Fetch(ctx context.Context, address string) (health.Answer, error) {
 		return health.Answer{}, fmt.Errorf("the answer is longer than %d bytes", maxBody)
 	}
 	return health.Answer{Status: response.StatusCode, Body: body}, nil
+}
+
+// Transport sends each request on a new connection. Without private it connects to public addresses only. It checks the address of the connection itself,
+// because the name of a host may have another address at each look-up.
+func Transport(private bool) *http.Transport {
+	dialer := &net.Dialer{}
+	if !private {
+		dialer.Control = func(_, address string, _ syscall.RawConn) error {
+			to, err := netip.ParseAddrPort(address)
+			if err == nil && !public(to.Addr()) {
+				err = fmt.Errorf("its address %s is not public", to.Addr())
+			}
+			return err
+		}
+	}
+	return &http.Transport{DialContext: dialer.DialContext, DisableKeepAlives: true, MaxResponseHeaderBytes: maxHeader, ForceAttemptHTTP2: true}
+}
+
+// notPublic are networks that netip does not know as private: shared by carriers, for protocols and tests, reserved, and those in which an IPv4 address is
+// embedded.
+var notPublic = []netip.Prefix{
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"), netip.MustParsePrefix("198.18.0.0/15"),
+	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/96"), netip.MustParsePrefix("64:ff9b::/96"), netip.MustParsePrefix("64:ff9b:1::/48"),
+	netip.MustParsePrefix("2001::/32"), netip.MustParsePrefix("2002::/16"), netip.MustParsePrefix("fec0::/10"),
+}
+
+// public reports whether an address is one of the public Internet.
+func public(address netip.Addr) bool {
+	address = address.Unmap()
+	return address.IsGlobalUnicast() && !address.IsPrivate() &&
+		!slices.ContainsFunc(notPublic, func(network netip.Prefix) bool { return network.Contains(address) })
 }
 
 // cause is the error without the address that net/url puts before it.

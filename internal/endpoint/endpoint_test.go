@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -69,5 +70,32 @@ func TestAnErrorDoesNotRepeatTheAddress(t *testing.T) {
 		_, err := endpoint.Fetch(t.Context(), address)
 		require.Error(t, err)
 		require.NotContains(t, err.Error(), "secret")
+	}
+}
+
+func TestOnlyPublicAddressesAreDialledUnlessPrivateOnesAreAllowed(t *testing.T) {
+	server := serve(t, func(http.ResponseWriter, *http.Request) {})
+	port := server.URL[strings.LastIndex(server.URL, ":"):]
+	get := func(private bool, host string) error {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+host+port, nil)
+		require.NoError(t, err)
+		response, err := endpoint.Transport(private).RoundTrip(request)
+		if err == nil {
+			_ = response.Body.Close()
+		}
+		return err
+	}
+	for _, host := range []string{"127.0.0.1", "localhost"} { // a name counts by the address that it has when it is dialled
+		require.NoError(t, get(true, host))
+		require.ErrorContains(t, get(false, host), "is not public")
+	}
+	for _, host := range []string{
+		"10.0.0.1", "172.16.0.1", "192.168.0.1", "169.254.169.254", "100.64.0.1", "0.0.0.0", "0.1.2.3", "192.0.0.1", "198.18.0.1", "255.255.255.255", "224.0.0.1",
+		"[::1]", "[::]", "[fe80::1]", "[fd00::1]", "[::ffff:10.0.0.1]", "[::10.0.0.1]", "[64:ff9b::a00:1]", "[2002:a00:1::]", "[ff02::1]",
+	} {
+		require.ErrorContains(t, get(false, host), "is not public", host)
+	}
+	for address, public := range map[string]bool{"93.184.215.14": true, "2606:2800:21f:cb07:6820:80da:af6b:8b2c": true, "100.63.0.1": true, "10.0.0.1": false, "::ffff:100.64.0.1": false} {
+		require.Equal(t, public, endpoint.Public(netip.MustParseAddr(address)), address)
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
+	"drydock.dev/drydock/internal/allow"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -46,6 +47,9 @@ type Cluster struct {
 	Evictions Evictions
 	// MaintenanceConfig is the MaintenanceOperatorConfig that counts; without a name, the only one of the namespace.
 	MaintenanceConfig types.NamespacedName
+
+	// Allowed is what the requests of users may make this process do.
+	Allowed allow.List
 
 	mapper         meta.RESTMapper
 	safetyInterval time.Duration

@@ -269,7 +269,7 @@ func (c *Clusters) openCluster(ctx context.Context, k key, outdated func()) (*Cl
 	if err != nil {
 		return nil, fmt.Errorf("prepare the access to cluster %s: %w", k.name, err)
 	}
-	cluster.Hub = k.hub
+	cluster.Hub, cluster.Allowed = k.hub, c.source.allowed
 	uid, err := cluster.uid(ctx)
 	if err == nil && !k.hub {
 		err = c.claim(uid, k.name)

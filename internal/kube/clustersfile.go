@@ -73,6 +73,10 @@ func decode(content []byte) (file ClustersFile, err error) {
 func (f ClustersFile) source(path string) Source {
 	source := Source{allowed: f.Allow, clusters: map[string]access{}, hint: "add it to the clusters file " + path + " and restart every worker, which reads it at its start"}
 	directory := filepath.Dir(path)
+	for i := range f.Allow.Webhooks {
+		webhook := &f.Allow.Webhooks[i]
+		webhook.SecretFile, webhook.TokenFile = relativeTo(directory, webhook.SecretFile), relativeTo(directory, webhook.TokenFile)
+	}
 	if f.Hub != nil {
 		source.hub = f.Hub.access(directory)
 	}
@@ -90,11 +94,15 @@ func (f ClustersFile) source(path string) Source {
 }
 
 func (k KubeconfigContext) access(directory string) access {
-	path := k.Kubeconfig
-	if path != "" && !filepath.IsAbs(path) {
-		path = filepath.Join(directory, path)
+	return kubeconfigAccess(relativeTo(directory, k.Kubeconfig), k.Context)
+}
+
+// relativeTo returns a path that starts at a directory unless it is absolute or empty.
+func relativeTo(directory, path string) string {
+	if path == "" || filepath.IsAbs(path) {
+		return path
 	}
-	return kubeconfigAccess(path, k.Context)
+	return filepath.Join(directory, path)
 }
 
 func (f ClustersFile) validate() field.ErrorList {

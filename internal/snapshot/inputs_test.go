@@ -126,6 +126,7 @@ func create(t *testing.T, c client.Client) {
 	require.NoError(t, err)
 	objects, err := manifest.Parse("cluster.yaml", text)
 	require.NoError(t, err)
+	require.NoError(t, c.Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: kube.SystemNamespace}}))
 	// Pods need the service account that a controller would create.
 	require.NoError(t, c.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "default"}}))
 	for _, object := range objects {

@@ -225,7 +225,7 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 		return err
 	}
 	file := kube.ClustersFile{Hub: hub, Allow: allow.List{
-		Jobs: []allow.Job{{Images: []string{images}}}, PreparationImages: []string{images},
+		Jobs: []allow.Job{{Images: []string{images}}}, PreparationImages: []string{images}, HealthCheckHosts: []string{"127.0.0.1:*"},
 	}}
 	for _, spoke := range f.Spokes {
 		initiator, err := f.access(ctx, spoke, initiatorAccount)
