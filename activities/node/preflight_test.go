@@ -74,7 +74,7 @@ func TestThePreflightReportsABudgetThatCanNeverAllowADisruption(t *testing.T) {
 	budget := shop.Budget(t, "web", 1, 1)
 	activitytest.Settled(t, activitytest.SpokeName, budget)
 	warning := fmt.Sprintf("the drain of node %s would wait: 1 pod blocked by PodDisruptionBudget %s/web (its minAvailable is 1, and it selects 1 pod): "+
-		`add replicas, or lower it with kubectl patch pdb web -n %s --type=merge -p '{"spec":{"minAvailable":0}}'`, ref.Node, shop.Namespace, shop.Namespace)
+		"add replicas, or lower it with `kubectl patch pdb web -n %s --type=merge -p '{\"spec\":{\"minAvailable\":0}}'`", ref.Node, shop.Namespace, shop.Namespace)
 	preflight := drain.Preflight{Drain: &maintenancev1.DrainSpec{}}
 	for range 2 {
 		planned, err := activitytest.Nodes().PlanMaintenance(t.Context(), nodeactivities.PlanMaintenanceInput{NodeRef: ref, Preflight: preflight})

@@ -208,7 +208,7 @@ func (b budget) advice() string {
 
 // patch is the command that changes the spec of the budget.
 func (b budget) patch(spec string) string {
-	return fmt.Sprintf(`kubectl patch pdb %s -n %s --type=merge -p '{"spec":%s}'`, b.Name, b.Namespace, spec)
+	return fmt.Sprintf("`kubectl patch pdb %s -n %s --type=merge -p '{\"spec\":%s}'`", b.Name, b.Namespace, spec)
 }
 
 func demandsAll(spec policyv1.PodDisruptionBudgetSpec) bool {

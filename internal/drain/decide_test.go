@@ -333,7 +333,7 @@ func ExampleDecision_Refused() {
 
 func TestABudgetThatNeverAllowsADisruptionSaysWhatToChange(t *testing.T) {
 	patch := func(spec string) string {
-		return fmt.Sprintf(`kubectl patch pdb web -n shop --type=merge -p '{"spec":{%s}}'`, spec)
+		return fmt.Sprintf("`kubectl patch pdb web -n shop --type=merge -p '{\"spec\":{%s}}'`", spec)
 	}
 	for advice, budget := range map[string]policyv1.PodDisruptionBudget{
 		"(its maxUnavailable is 0): set it to 1 or more with " + patch(`"maxUnavailable":1`):                                                   webBudget(0, 3, 3, 3, limitedTo(intstr.FromInt32(0))),

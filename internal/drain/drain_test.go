@@ -164,7 +164,7 @@ func TestATimedOutDrainReportsWhatBlocksIt(t *testing.T) {
 		requireTook(t, w, 12*time.Second)
 		require.Equal(t, temporal.ErrDrainTimedOut, temporal.ErrorType(err))
 		require.Equal(t, "drain worker-7: 2 pods blocked by PodDisruptionBudget shop/web (its minAvailable is 3, and it selects 3 pods): "+
-			`add replicas, or lower it with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"minAvailable":2}}'; `+
+			"add replicas, or lower it with `kubectl patch pdb web -n shop --type=merge -p '{\"spec\":{\"minAvailable\":2}}'`; "+
 			"1 pod in an unknown state, because the node is not Ready: shop/stuck", temporal.ErrorMessage(err))
 		blockers := temporal.Blockers(err)
 		require.Len(t, blockers, 3)

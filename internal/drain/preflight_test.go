@@ -30,15 +30,15 @@ func TestThePreflightFindsWhatWouldBlockADrain(t *testing.T) {
 		{
 			name: "a budget that never allows a disruption", pods: manyPods(2), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 0, 3, limitedTo(intstr.FromInt32(0)))},
 			warning: "the drain of node worker-7 would wait: 2 pods blocked by PodDisruptionBudget shop/web (its maxUnavailable is 0): " +
-				`set it to 1 or more with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"maxUnavailable":1}}'`,
+				"set it to 1 or more with `kubectl patch pdb web -n shop --type=merge -p '{\"spec\":{\"maxUnavailable\":1}}'`",
 		},
 		{
 			name: "a budget that never allows a disruption, in a drain that may not wait for a person", pods: manyPods(2),
 			budgets: []policyv1.PodDisruptionBudget{webBudget(0, 3, 0, 3, limitedTo(intstr.FromInt32(0)))}, spec: maintenancev1.DrainSpec{RefuseIfBlocked: true},
 			refused: "node worker-7 stays in service, because its drain would wait until a person acts: 2 pods blocked by PodDisruptionBudget shop/web (its maxUnavailable is 0): " +
-				`set it to 1 or more with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"maxUnavailable":1}}'`,
+				"set it to 1 or more with `kubectl patch pdb web -n shop --type=merge -p '{\"spec\":{\"maxUnavailable\":1}}'`",
 			warning: "the drain of node worker-7 would wait: 2 pods blocked by PodDisruptionBudget shop/web (its maxUnavailable is 0): " +
-				`set it to 1 or more with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"maxUnavailable":1}}'`,
+				"set it to 1 or more with `kubectl patch pdb web -n shop --type=merge -p '{\"spec\":{\"maxUnavailable\":1}}'`",
 		},
 		{
 			name: "a budget that will allow a disruption, in a drain that may not wait for a person", pods: manyPods(2),
@@ -47,7 +47,7 @@ func TestThePreflightFindsWhatWouldBlockADrain(t *testing.T) {
 		{
 			name: "a budget that needs every pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(0, 1, 1, 1)},
 			warning: "the drain of node worker-7 would wait: 1 pod blocked by PodDisruptionBudget shop/web (its minAvailable is 1, and it selects 1 pod): " +
-				`add replicas, or lower it with kubectl patch pdb web -n shop --type=merge -p '{"spec":{"minAvailable":0}}'`,
+				"add replicas, or lower it with `kubectl patch pdb web -n shop --type=merge -p '{\"spec\":{\"minAvailable\":0}}'`",
 		},
 		{
 			name: "two budgets on one pod", pods: manyPods(1), budgets: []policyv1.PodDisruptionBudget{webBudget(1, 3, 2, 3), webBudget(1, 3, 2, 3, named("all"))},

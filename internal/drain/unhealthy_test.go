@@ -81,5 +81,5 @@ func TestAnUnhealthyPodThatIsBlockedItselfMayBeLetGo(t *testing.T) {
 	preview, err := Decide(t.Context(), node, snapshotOf([]corev1.Pod{webPod("a", unready)}, webBudget(0, 1, 2, 3)), maintenancev1.DrainSpec{}, now)
 	require.NoError(t, err)
 	require.Contains(t, preview.Pods[0].Message, "the pod is not ready itself: repair it, or let unhealthy pods leave with "+
-		`kubectl patch pdb web -n shop --type=merge -p '{"spec":{"unhealthyPodEvictionPolicy":"AlwaysAllow"}}'`)
+		"`kubectl patch pdb web -n shop --type=merge -p '{\"spec\":{\"unhealthyPodEvictionPolicy\":\"AlwaysAllow\"}}'`")
 }
