@@ -2,10 +2,13 @@ package main
 
 import (
 	"context"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
@@ -38,6 +41,7 @@ func TestCommandsOnARealTemporalServer(t *testing.T) {
 		{"a rollout is paused and resumed", s.pausesAndResumes},
 		{"a rollout is edited, approved and retried", s.editsApprovesAndRetries},
 		{"rollouts are listed with counts", s.listsRollouts},
+		{"the server accepts the queries of the documentation", s.acceptsDocumentedQueries},
 		{"the runs of a rollout are listed", s.listsRuns},
 		{"names are completed", s.completes},
 		{"an ended rollout refuses signals", s.refusesSignalsToEndedRollouts},
@@ -291,6 +295,22 @@ func (s *stage) listsRollouts(t *testing.T) {
 	require.Equal(t, "no rollouts; start one with `drydock upgrade start -f FILE`\n", succeeds(t, "upgrade", "list", "-n", "test"))
 	require.Equal(t, "no rollout is running\n", succeeds(t, "upgrade", "list", "-n", "test", "--running"))
 	require.Empty(t, succeeds(t, "upgrade", "list", "-n", "test", "-o", "name"))
+}
+
+// documentedQuery matches a visibility query in a table of the documentation.
+var documentedQuery = regexp.MustCompile("\\| `((?:Drydock|WorkflowType)[^`]* (?:=|IN|STARTS_WITH) [^`]*)` \\|")
+
+func (s *stage) acceptsDocumentedQueries(t *testing.T) {
+	for _, page := range []string{"how-to/monitor.md", "reference/workflows.md"} {
+		text, err := os.ReadFile("../docs/" + page)
+		require.NoError(t, err)
+		queries := documentedQuery.FindAllStringSubmatch(string(text), -1)
+		require.NotEmpty(t, queries, page)
+		for _, query := range queries {
+			_, err := s.client.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query[1]})
+			require.NoError(t, err, query[1])
+		}
+	}
 }
 
 func (s *stage) completes(t *testing.T) {

@@ -1,14 +1,18 @@
 package main
 
 import (
+	"regexp"
 	"runtime/debug"
 	"strings"
 	"testing"
 
-	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // eachCommand calls visit for every command that can run.
@@ -179,5 +183,21 @@ func TestEveryVerbThatChangesSomethingTakesAReason(t *testing.T) {
 		cmd, _, err := newRoot(&cli{}).Find(strings.Fields(path))
 		require.NoError(t, err)
 		require.NotNil(t, cmd.Flags().Lookup("reason"), "drydock %s", path)
+	}
+}
+
+func TestTheDetailsOfWorkflowsHaveCommandsThatExist(t *testing.T) {
+	isolate(t)
+	command := regexp.MustCompile("`drydock ([^`]+)`")
+	for name, options := range map[string]client.StartWorkflowOptions{
+		"rollout":        temporal.ClusterGroupUpgradeOptions("prod", "november", ""),
+		"maintenance":    temporal.NodeMaintenanceOptions("spoke-1", "worker-7", "kim.example.com"),
+		"emergency stop": temporal.EmergencyStopOptions(),
+	} {
+		commands := command.FindAllStringSubmatch(options.StaticDetails, -1)
+		require.NotEmpty(t, commands, name)
+		for _, found := range commands {
+			requireCommand(t, name, found[1])
+		}
 	}
 }

@@ -13,7 +13,7 @@ const (
 )
 
 // ClockInterval is the interval of the timer that detects outages during a batch with that time limit. A late timer is the only sign of an outage in
-// a workflow.
+// a workflow: with one timer at the deadline of the batch, an outage that ends before it would take time from the clusters.
 func ClockInterval(timeout time.Duration) time.Duration {
 	return min(max(timeout/10, lateness), longestInterval)
 }

@@ -12,5 +12,6 @@ func EmergencyStopOptions() client.StartWorkflowOptions {
 		TaskQueue:                TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            "emergency stop: holds",
+		StaticDetails:            "`drydock hold --all`, or the signal `hold`, starts no new disruption anywhere. `drydock release --all` continues.",
 	}
 }
