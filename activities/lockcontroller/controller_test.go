@@ -210,10 +210,10 @@ func TestAnOverlappingWriterDoesNotReportTheProgressThatItFoundEarlier(t *testin
 	r.addView()
 	r.finish(r.startNow())
 	require.Equal(t, 33, int(r.reported()))
-	r.stepUntil(slow, "get tf-n2") // it has read all locks, because it knew of less progress
+	r.setRequest("n1", true, 1)
+	r.stepUntil(slow, "get tf-n2") // it has read n1, and all locks, because it knew of less progress
 
 	r.setRequest("n2", false, 0)
-	r.setRequest("n3", true, 3)
 	r.addView()
 	r.finish(r.startNow())
 	require.Equal(t, 66, int(r.reported()))
