@@ -2,6 +2,7 @@ package statuspage
 
 import (
 	"encoding/json"
+	"strings"
 	"testing"
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
@@ -74,4 +75,20 @@ func TestTheMCPServerReportsUnreadWorkflows(t *testing.T) {
 	one, err := mcpTools{s}.explainWait(waitInput{Upgrade: "prod/november"})
 	require.NoError(t, err)
 	require.Equal(t, []string{"rollout prod/november: not read yet"}, one.Unread)
+}
+
+func TestAgentsGetTextOfOthersVisibleAndLimited(t *testing.T) {
+	view := fleet()
+	node := worker3()
+	node.Status.Wait.Message = "free \x1b[8mhidden\u202e " + strings.Repeat("x", 20_000)
+	node.Status.Wait.Blockers[0].Message = node.Status.Wait.Message
+	view.Nodes = []Node{node}
+	s, _ := shown(t, view)
+	answer, err := mcpTools{s}.explainWait(waitInput{Node: "worker-3"})
+	require.NoError(t, err)
+	require.Len(t, answer.Waits, 1)
+	for _, text := range append(answer.Waits[0].Blockers, answer.Waits[0].Message) {
+		require.LessOrEqual(t, len(text), quotedLimit)
+		require.Contains(t, text, "\uFFFD[8mhidden\uFFFD")
+	}
 }

@@ -96,10 +96,28 @@ func (d *Details) Text() string {
 // TimeFormat shows instants to people.
 const TimeFormat = "2006-01-02 15:04:05Z"
 
-// Cell makes text fit into a table cell.
+// Cell makes text fit into a table cell. Some of the text is of others, such as the message of a lock: it must not become a link, an image or HTML in the
+// Web UI, nor end the cell. What is between two backticks is code, in which only the bar has a meaning.
 func Cell(text string) string {
-	return strings.ReplaceAll(strings.ReplaceAll(text, "|", "\\|"), "\n", " ")
+	text = strings.ReplaceAll(temporal.Visible(text), "\n", " ")
+	parts := strings.Split(text, "`")
+	paired := len(parts)%2 == 1 && !strings.Contains(text, "``")
+	var cell strings.Builder
+	for i, part := range parts {
+		switch {
+		case paired && i%2 == 1:
+			cell.WriteString("`" + strings.ReplaceAll(part, "|", `\|`) + "`")
+			continue
+		case !paired && i > 0:
+			cell.WriteString("\\`")
+		}
+		cell.WriteString(inert.Replace(part))
+	}
+	return cell.String()
 }
+
+// inert escapes what begins a link, an image or HTML, and what ends a cell.
+var inert = strings.NewReplacer(`\`, `\\`, "[", `\[`, "]", `\]`, "|", `\|`, "<", "&lt;", "&", "&amp;")
 
 // Held adds a row for a hold.
 func (d *Details) Held(h *drydockv1.Hold) {

@@ -157,9 +157,10 @@ func details(s *Status) string {
 		d.Row("note", note)
 	}
 	if s.Locks != nil && len(s.Locks.Nodes) > 0 {
-		d.WriteString("\n| node | lock | reason | message |\n|---|---|---|---|\n")
+		d.WriteString("\n")
+		d.Head("node", "lock", "reason", "message")
 		for _, lock := range s.Locks.Nodes {
-			d.WriteString("| " + strings.Join([]string{lock.Node, string(lock.To), string(lock.Reason), kit.Cell(lock.Message)}, " | ") + " |\n")
+			d.Line(lock.Node, string(lock.To), string(lock.Reason), lock.Message)
 		}
 	}
 	return d.Text()

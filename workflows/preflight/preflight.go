@@ -65,11 +65,21 @@ func Preflight(ctx workflow.Context, in Input) (Result, error) {
 		if len(check.result.Problems) == 0 || workflow.Now(ctx).Add(pause).After(deadline) {
 			return check.result, ctx.Err()
 		}
-		workflow.SetCurrentDetails(ctx, "Waiting until the request can start:\n* "+strings.Join(check.result.Problems, "\n* "))
+		workflow.SetCurrentDetails(ctx, details(check.result.Problems))
 		if err := workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before the request is checked again"}).Get(ctx, nil); err != nil {
 			return check.result, err
 		}
 	}
+}
+
+// details lists the problems for the Web UI.
+func details(problems []string) string {
+	var d kit.Details
+	d.Head("The request cannot start yet")
+	for _, problem := range problems {
+		d.Line(problem)
+	}
+	return d.Text()
 }
 
 // check is one check of a request.
