@@ -11,7 +11,7 @@ BENCH ?=
 # SIZES of those rollouts, such as 20x10@5,100x10@50: nodes x pods on each @ nodes at once. BENCH_JSON is a file for the numbers.
 SIZES ?=
 BENCH_JSON ?=
-# MINUTES is how long chaos runs; SEED is the random scenario that it runs instead.
+# MINUTES is how long chaos runs, or each target of fuzz; SEED is the random scenario that it runs instead.
 MINUTES ?= 20
 SEED ?=
 # PKG are the packages that test runs instead of all.
@@ -95,6 +95,13 @@ chromium:
 	@command -v chromium >/dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends chromium >/dev/null; \
 	} || echo "tests of the status page will fail: they need Debian's chromium, which cannot be installed here: apt-get install chromium"
+
+# A target is fuzzed on one core: others may work beside it. A failing input stays in testdata/fuzz of the package, where every test repeats it.
+.PHONY: fuzz
+fuzz: ## Fuzz each parser of text that others write, in turn, for MINUTES (20) each
+	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z]+' . | sed -E 's#/[^/]+_test.go:func # #' | sort | while read -r package target; do \
+		echo "$$package $$target"; $(GO_TEST) "$$package" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(MINUTES)m -parallel 1 || exit 1; \
+	done
 
 .PHONY: bench
 bench: servers ## Measure what rollouts cost (SIZES=20x10@5, BENCH_JSON=file; BENCH=name runs Go benchmarks instead)

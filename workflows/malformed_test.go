@@ -33,7 +33,7 @@ var started = []any{
 	emergencystop.EmergencyStop,
 }
 
-// signals and updates are those that any workflow listens to.
+// signals, updates and queries are those that any workflow listens to.
 var (
 	signals = []string{
 		temporal.SignalAnnounce, temporal.SignalAnnouncement, temporal.SignalClusterProgress, temporal.SignalDone, temporal.SignalEnable, temporal.SignalFail, temporal.SignalHeld,
@@ -46,9 +46,10 @@ var (
 		temporal.UpdateApply, temporal.UpdateApprove, temporal.UpdateCancel, temporal.UpdateCancelMaintenance, temporal.UpdateDeclare, temporal.UpdateDefine, temporal.UpdateEdit,
 		temporal.UpdateEnd, temporal.UpdateExtend, temporal.UpdateHold, temporal.UpdateJoin, temporal.UpdateOverride, temporal.UpdateRelease, temporal.UpdateRetry, temporal.UpdateDelete,
 	}
+	queries = []string{temporal.QueryStatus, temporal.QueryRollout, temporal.QueryHeld, temporal.QueryObjectStatus}
 )
 
-// Whatever JSON a client starts a workflow with, and signals it: a panic would block the workflow for ever, because Temporal retries its task.
+// Whatever JSON a client starts a workflow with, and sends to it: a panic would block the workflow for ever, because Temporal retries its task.
 func FuzzNoInputMakesAWorkflowPanic(f *testing.F) {
 	for _, in := range []string{
 		`{}`, `null`, `[]`, `"x"`, `7`,
@@ -81,6 +82,11 @@ func FuzzNoInputMakesAWorkflowPanic(f *testing.F) {
 					OnAccept: func() {}, OnReject: func(error) {}, OnComplete: func(any, error) {},
 				}, json.RawMessage(in))
 			})
+		}
+		for i, query := range queries {
+			for _, after := range []time.Duration{time.Millisecond, 30 * time.Second, 2 * time.Minute} {
+				w.SimulateAfter(after+time.Duration(i)*time.Millisecond, func() { _, _ = w.QueryWorkflow(query, json.RawMessage(in)) })
+			}
 		}
 		w.SimulateAfter(time.Hour, w.CancelWorkflow)
 		w.ExecuteWorkflow("started", json.RawMessage(in))

@@ -2,6 +2,7 @@ package kube_test
 
 import (
 	"context"
+	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -14,6 +15,10 @@ import (
 var stack *devstack.Stack
 
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if flag.Lookup("test.fuzz").Value.String() != "" {
+		os.Exit(m.Run()) // fuzz targets need no servers, and each of their processes would start some
+	}
 	devstacktest.MainNeedsServers()
 	code, err := runOnStack(m)
 	if err != nil {
