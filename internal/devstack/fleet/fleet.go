@@ -252,8 +252,8 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 	return f.Worker.Start(ctx)
 }
 
-// AddWorker adds another worker without starting it.
-func (f *Fleet) AddWorker() (*devstack.Process, error) {
+// AddWorker adds another worker, with more arguments, without starting it.
+func (f *Fleet) AddWorker(more ...string) (*devstack.Process, error) {
 	port, err := f.ReservePort()
 	if err != nil {
 		return nil, err
@@ -265,9 +265,9 @@ func (f *Fleet) AddWorker() (*devstack.Process, error) {
 	health := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.Add(devstack.Program{
 		Name: name, Path: filepath.Join(f.bin, "drydock-worker"), ReadyURL: "http://" + health + "/readyz",
-		Args: []string{
+		Args: append([]string{
 			"--clusters", f.clustersFile, "--address", f.Temporal.Address, "--health-address", health, "--backup-image", "registry.example.com/backup:1.0", "--node-annotations",
-		},
+		}, more...),
 	})
 }
 
