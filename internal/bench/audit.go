@@ -2,6 +2,7 @@ package bench
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -86,6 +87,15 @@ func (o observed) uncordonAfter(node string, released time.Time) (time.Time, boo
 		}
 	}
 	return time.Time{}, false
+}
+
+// String lists the numbers of requests by verb.
+func (r Requests) String() string {
+	var texts []string
+	for _, verb := range slices.Sorted(maps.Keys(r.ByVerb)) {
+		texts = append(texts, fmt.Sprintf("%.0f %s", r.ByVerb[verb], verb))
+	}
+	return strings.Join(texts, ", ")
 }
 
 // requestsOf counts the requests of users with a name prefix, per node or cluster. A watch counts at its start, because most never end.

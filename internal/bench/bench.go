@@ -26,6 +26,8 @@ type Report struct {
 	Harbors []HarborResult `json:"harbors,omitempty"`
 	// Windows are the measurements of maintenance windows.
 	Windows []WindowResult `json:"windows,omitempty"`
+	// Finished are the measurements of a worker that starts with many finished objects.
+	Finished []FinishedResult `json:"finished,omitempty"`
 	// Pace is measured together with Policies.
 	Pace *Pace `json:"pace,omitempty"`
 }
@@ -85,6 +87,9 @@ func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 		return report, err
 	}
 	if err := report.runWindows(ctx, sizes.Windows, progress); err != nil {
+		return report, err
+	}
+	if err := report.runFinished(ctx, sizes.Finished, progress); err != nil {
 		return report, err
 	}
 	if err := report.runPolicies(ctx, sizes.Policies, progress); err != nil || !sizes.Pace {

@@ -121,6 +121,10 @@ func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 1000x20/windows", text)
 	}
+	for _, text := range []string{"/finished", "10/finished", "0x1/finished", "1x0/finished"} {
+		_, err := ParseSizes([]string{text})
+		require.ErrorContains(t, err, "e.g. 5000x2000/finished", text)
+	}
 	for _, text := range []string{"/policies", "20/policies", "20x0@5/policies", "20x1@5*2/policies", "20x1@5/drain/policies"} {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 100x3@10/policies", text)

@@ -25,6 +25,8 @@ type Sizes struct {
 	// Harbors are numbers of Harbor clusters.
 	Harbors []int
 	Windows []WindowSize
+	// Finished are numbers of objects whose work is over.
+	Finished []FinishedSize
 	// Pace: also measure how fast policy rollouts continue.
 	Pace bool
 }
@@ -50,9 +52,10 @@ func DefaultSizes() Sizes {
 			{Clusters: 100, Policies: 3, AtOnce: 10},
 			{Clusters: 1000, Policies: 1, AtOnce: 100},
 		},
-		Harbors: []int{50},
-		Windows: []WindowSize{{Windows: 50, Maintenances: 10}, {Windows: 1000, Maintenances: 20}},
-		Pace:    true,
+		Harbors:  []int{50},
+		Windows:  []WindowSize{{Windows: 50, Maintenances: 10}, {Windows: 1000, Maintenances: 20}},
+		Finished: []FinishedSize{{Maintenances: 5000, Rollouts: 2000}},
+		Pace:     true,
 	}
 }
 
@@ -88,6 +91,14 @@ func ParseSizes(texts []string) (Sizes, error) {
 			sizes.Windows = append(sizes.Windows, size)
 			continue
 		}
+		if strings.HasSuffix(text, finishedSuffix) {
+			size, err := ParseFinishedSize(text)
+			if err != nil {
+				return Sizes{}, err
+			}
+			sizes.Finished = append(sizes.Finished, size)
+			continue
+		}
 		size, err := ParseSize(text)
 		if err != nil {
 			return Sizes{}, err
@@ -110,6 +121,9 @@ func (s Sizes) Strings() []string {
 		texts = append(texts, strconv.Itoa(clusters)+harborsSuffix)
 	}
 	for _, size := range s.Windows {
+		texts = append(texts, size.String())
+	}
+	for _, size := range s.Finished {
 		texts = append(texts, size.String())
 	}
 	if s.Pace {

@@ -26,6 +26,15 @@ func (r Report) Print(out io.Writer) {
 			w.Size.Windows, w.Notified, counted(w.Size.Maintenances, "maintenance"), w.Started, w.Cordoned, w.Recorded, seconds(w.WorkerBefore.CPUSeconds), seconds(w.TemporalBefore.CPUSeconds),
 			seconds(w.Worker.CPUSeconds), seconds(w.Temporal.CPUSeconds))
 	}
+	for _, f := range r.Finished {
+		for _, w := range []struct {
+			title string
+			WorkerAtStart
+		}{{"no objects", f.Without}, {fmt.Sprintf("%d finished maintenances and %d finished rollouts", f.Size.Maintenances, f.Size.Rollouts), f.With}} {
+			fmt.Fprintf(out, "a worker that starts with %s: new request ready after %s; peak memory %d MiB; CPU %s; requests to the spoke: %s; to the hub: %s\n",
+				w.title, seconds(w.Served), w.PeakMemoryBytes>>20, seconds(w.CPUSeconds), w.Spoke, w.Hub)
+		}
+	}
 	if r.Pace != nil {
 		fmt.Fprintf(out, "success of a rollout to the first policy of the rollout that it blocked, p50 / p99 of %d: %s\n", r.Pace.BlockerToStart.Count, r.Pace.BlockerToStart)
 		fmt.Fprintf(out, "timeout of a batch to the first write that removes its policies, p50 / p99 of %d: %s\n", r.Pace.TimeoutLateness.Count, r.Pace.TimeoutLateness)
