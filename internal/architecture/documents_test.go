@@ -54,10 +54,10 @@ func TestLinksInTheDocumentationAreValid(t *testing.T) {
 	require.Greater(t, followed, 50)
 }
 
-// pages are the README and all Markdown files below docs.
+// pages are the README, SECURITY.md and all Markdown files below docs.
 func pages(t *testing.T) []string {
 	t.Helper()
-	found := []string{filepath.Join(root, "README.md")}
+	found := []string{filepath.Join(root, "README.md"), filepath.Join(root, "SECURITY.md")}
 	require.NoError(t, filepath.WalkDir(filepath.Join(root, "docs"), func(path string, _ fs.DirEntry, err error) error {
 		if filepath.Ext(path) == ".md" {
 			found = append(found, path)
@@ -77,7 +77,7 @@ func TestTheIndexListsEveryPage(t *testing.T) {
 	for _, match := range link.FindAllStringSubmatch(string(index), -1) {
 		listed[filepath.Join(docs, match[1])] = true
 	}
-	for _, path := range pages(t)[1:] {
+	for _, path := range pages(t)[2:] {
 		ownIndex := filepath.Join(filepath.Dir(path), "README.md")
 		cli := filepath.Dir(path) == filepath.Join(docs, "reference", "cli") // its pages link to each other
 		if !listed[path] && !listed[ownIndex] && !cli && path != filepath.Join(docs, "README.md") {
