@@ -153,7 +153,7 @@ format: checkers ## Format the code
 generate: generate-api ## Write all that is generated: generate-api, the code of the status page's API, the reference of the CLI, the code tour
 	cd $(PROTO) && $(BUF) generate
 	$(GO_TEST) -count 1 ./starter -run TestReferenceMatchesTheCommands -generate
-	$(GO_TEST) -count 1 ./internal/architecture -run CodeTour -update
+	$(GO_TEST) -count 1 ./internal/architecture -run "CodeTour|Roles" -update
 
 .PHONY: generate-api
 generate-api: checkers ## Write what is generated from the types of the API: deepcopy methods, CRDs, the reference

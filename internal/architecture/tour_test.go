@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// updateTour rewrites the code tours where functions have moved: go test ./internal/architecture -run CodeTour -update.
-var updateTour = flag.Bool("update", false, "update the files of functions that have moved in the code tours")
+// updateTour rewrites the table of roles, and the code tours where functions have moved: go test ./internal/architecture -run CodeTour -update.
+var updateTour = flag.Bool("update", false, "write the table of roles, and the files of functions that have moved in the code tours")
 
 var (
 	// tourRow is a row of a code tour: a step, its file, and functions or types that the file declares.

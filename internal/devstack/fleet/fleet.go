@@ -145,7 +145,7 @@ func (f *Fleet) build(ctx context.Context) error {
 func (f *Fleet) setUp(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { return f.registerSpokes(ctx) })
-	group.Go(func() error { return f.Hub.Apply(ctx, rbacDir+"/hub.yaml") })
+	group.Go(func() error { return f.Hub.Apply(ctx, rbacDir+"/hub.yaml", rbacDir+"/manifestworks.yaml") })
 	for _, spoke := range f.Spokes {
 		group.Go(func() error {
 			return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml", rbacDir+"/preparation.yaml", rbacDir+"/node-annotations.yaml", rbacDir+"/health-checks.yaml")
