@@ -23,9 +23,9 @@ In Temporal it registers Drydock's search attributes. On each cluster that is na
 are missing, and brings up to date those it installed before. A CRD that someone else created is left as it is; the fields of Drydock's
 that it lacks are named. Setup may be run again at any time.
 
-With --print-rbac it only prints roles of the worker, for kubectl apply -f -: hub for the hub, initiator for a spoke, lock-controller for a
-spoke with managed workload locks, harbor for one with HarborClusters, preparation for one with precaching or backups, node-annotations for
-one whose nodes are maintained by annotations.`,
+With --print-rbac it only prints roles of the worker, for kubectl apply -f -: hub for the hub, manifestworks for one whose rollouts apply
+manifest works, initiator for a spoke, lock-controller for a spoke with managed workload locks, harbor for one with HarborClusters,
+preparation for one with precaching or backups, node-annotations for one whose nodes are maintained by annotations.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			if len(roles) > 0 {

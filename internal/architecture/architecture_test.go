@@ -74,7 +74,7 @@ func TestTheTopLevelMatchesTheLayout(t *testing.T) {
 		}
 	}
 	require.ElementsMatch(t, []string{
-		"workflows", "activities", "worker", "starter", "internal", "deploy", "docs", "go.mod", "go.sum", "Makefile", "README.md", "LICENSE",
+		"workflows", "activities", "worker", "starter", "internal", "deploy", "docs", "go.mod", "go.sum", "Makefile", "README.md", "SECURITY.md", "LICENSE",
 	}, found)
 }
 

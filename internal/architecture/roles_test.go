@@ -55,7 +55,7 @@ func boundFor(role rbac.Role) string {
 		}
 	}
 	if len(bound) == 0 {
-		return "nobody"
+		return "no account"
 	}
 	return strings.Join(bound, ", ")
 }
