@@ -30,7 +30,7 @@ func TestANodeThatIsNotCordonedWhenItsWindowClosesReleasesItsSlotAndLocks(t *tes
 	}{
 		{name: "its locks are requested", during: "AcquireNode", blocked: "AwaitNodeLocks", then: withdrawn},
 		{name: "its locks are waited for", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", then: withdrawn},
-		{name: "another maintenance has it", during: "AwaitNodeFree", blocked: "AwaitNodeFree", then: withdrawn[1:]},
+		{name: "another maintenance has it", during: "AwaitNodeFree", blocked: "AwaitNodeFree", then: []string{"AwaitNodeFree", "ReturnNode"}},
 		{name: "its locks are waited for, and its cluster is held", during: "AwaitNodeLocks", blocked: "AwaitNodeLocks", held: true, then: withdrawn},
 		{name: "its locks are inactive, and its cluster is held", during: "AwaitNodeLocks", held: true, then: withdrawn},
 	} {

@@ -23,7 +23,7 @@ func (m *nodeMaintenance) requeueAfter(ctx workflow.Context, last outcome, cause
 }
 
 // requeueForHolder releases the slot until another maintenance of the node has ended, which may take long: other nodes may have the slot until then. It
-// does not wait for locks, which may be released for the other maintenance.
+// does not wait for locks, which may be released for the other maintenance. A closed window ends the wait, too: it is no reason to keep a rollout waiting.
 func (m *nodeMaintenance) requeueForHolder(ctx workflow.Context, busy error) error {
 	m.record.note("queued again: " + temporal.ErrorMessage(busy))
 	m.withdrawLockRequests(ctx, false)
@@ -31,8 +31,14 @@ func (m *nodeMaintenance) requeueForHolder(ctx workflow.Context, busy error) err
 	if err := m.giveUpSlot(ctx); err != nil {
 		return err
 	}
+	_, err := m.whileOpen(m.awaitNodeFree)(ctx)
+	return err
+}
+
+func (m *nodeMaintenance) awaitNodeFree(ctx workflow.Context) (outcome, error) {
 	in := node.AwaitNodeFreeInput{NodeRef: m.node}
-	return m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, in, nil)
+	err := m.await(ctx, "AwaitNodeFree", "wait until "+m.node.Node+" is free", nil, "", m.nodes.AwaitNodeFree, in, nil)
+	return m.state.outcomeOf(err), err
 }
 
 // requeueForCycle breaks a lock cycle. It withdraws the lock requests, releases the slot, and waits until the other maintenances in the cycle are served.

@@ -15,6 +15,7 @@ import (
 
 	"drydock.dev/drydock/activities/objects"
 	windowsactivities "drydock.dev/drydock/activities/windows"
+	"drydock.dev/drydock/internal/allow"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
@@ -40,7 +41,7 @@ func NewWindowWorld(t *testing.T, now time.Time) *WindowWorld {
 	w := &WindowWorld{World: NewWorld(t)}
 	w.SetStartTime(now)
 	w.SetStartWorkflowOptions(client.StartWorkflowOptions{ID: "window/prod/night", TaskQueue: temporal.TaskQueue})
-	w.RegisterActivity(&windowsactivities.Activities{})
+	w.RegisterActivity(&windowsactivities.Activities{Allowed: allow.List{Webhooks: []allow.Webhook{{Host: "receiver"}}}})
 	Simulate(w.World, "PublishStatus", func(in objects.PublishStatusInput) any {
 		return objects.PublishStatusResult{Gone: w.Gone != nil && w.Gone(in)}
 	})
