@@ -96,12 +96,18 @@ chromium:
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends chromium >/dev/null; \
 	} || echo "tests of the status page will fail: they need Debian's chromium, which cannot be installed here: apt-get install chromium"
 
-# A target is fuzzed on one core: others may work beside it. A failing input stays in testdata/fuzz of the package, where every test repeats it.
+# A target is fuzzed on one core: others may work beside it. A failing input stays in testdata/fuzz of the package, where every test repeats it. A failure
+# without one, "context deadline exceeded", is the end of the time within a run of the target.
 .PHONY: fuzz
 fuzz: ## Fuzz each parser of text that others write, in turn, for MINUTES (20) each
-	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z]+' . | sed -E 's#/[^/]+_test.go:func # #' | sort | while read -r package target; do \
-		echo "$$package $$target"; $(GO_TEST) "$$package" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(MINUTES)m -parallel 1 || exit 1; \
-	done
+	@grep -roE --include='*_test.go' '^func Fuzz[A-Za-z]+' . | sed -E 's#/[^/]+_test.go:func # #' | sort | { \
+		failed=""; \
+		while read -r package target; do \
+			echo "$$package $$target"; \
+			$(GO_TEST) "$$package" -run '^$$' -fuzz "^$$target\$$" -fuzztime $(MINUTES)m -parallel 1 || failed="$$failed $$target"; \
+		done; \
+		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }; \
+	}
 
 .PHONY: bench
 bench: servers ## Measure what rollouts cost (SIZES=20x10@5, BENCH_JSON=file; BENCH=name runs Go benchmarks instead)
