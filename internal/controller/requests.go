@@ -77,6 +77,8 @@ type requests[T kubeclient.Object] struct {
 
 	// standing: the workflow works for as long as its object exists. If it has ended, the deletion of the object starts it again, to clean up.
 	standing bool
+	// ended reports whether a status shows the end of a run; nil: no edit or deletion starts another run after it.
+	ended func(T) bool
 	// finalizer keeps an object whose workflow has to clean up.
 	finalizer string
 	// follows: the workflow watches the object of its name itself, and needs no signals. It may have been started without the object.
@@ -183,7 +185,11 @@ func (r *requests[T]) Reconcile(ctx context.Context, request reconcile.Request) 
 		if wait := r.pace.take(request.NamespacedName, time.Now()); wait > 0 && !deleted {
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
-		return r.signal(ctx, id, r.of.request(object))
+		result, err := r.signal(ctx, id, r.of.request(object))
+		if err == nil && r.ended != nil && r.ended(object) {
+			result.RequeueAfter = occupiedPause // the run has shown its end, and may close without acting on the signal
+		}
+		return result, err
 	case deleted && r.standing && !last.running && controllerutil.ContainsFinalizer(object, r.finalizer):
 		current, err := (&objects.Activities{Clusters: r.clusters}).ReadRequest(ctx, of) // the cache may be behind
 		if err != nil || current.Gone {

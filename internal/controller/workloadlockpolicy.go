@@ -30,6 +30,7 @@ func workloadLockPolicies() kind {
 			of := &workloadLockPolicy{cluster: cluster, temporal: options.Temporal}
 			reconciler := newRequests(of, gvk, cluster, options)
 			reconciler.standing, reconciler.identify = true, of.lockController
+			reconciler.ended = func(policy *drydockv1.WorkloadLockPolicy) bool { return policy.Status.State.Ended() }
 			return reconciler.watch(options)
 		},
 	}
