@@ -71,7 +71,7 @@ func (r *Report) Observe(observation temporal.Observation) {
 	defer r.mu.Unlock()
 	observation.Activity = r.activity
 	if observation.Wait != nil {
-		wait := *observation.Wait
+		wait := temporal.CutWait(*observation.Wait)
 		r.complete(&wait)
 		observation.Wait = &wait
 	}

@@ -200,7 +200,7 @@ func MainOnSpoke(m *testing.M) { main(m, spoke) }
 func MainOnHub(m *testing.M) { main(m, hub) }
 
 func main(m *testing.M, clusters ...devstack.ClusterOptions) {
-	devstacktest.MainNeedsServers()
+	devstacktest.MainNeedsServers(m)
 	code, err := runOnStack(m, clusters...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

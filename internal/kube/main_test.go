@@ -2,7 +2,6 @@ package kube_test
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"testing"
@@ -15,11 +14,7 @@ import (
 var stack *devstack.Stack
 
 func TestMain(m *testing.M) {
-	flag.Parse()
-	if flag.Lookup("test.fuzz").Value.String() != "" {
-		os.Exit(m.Run()) // fuzz targets need no servers, and each of their processes would start some
-	}
-	devstacktest.MainNeedsServers()
+	devstacktest.MainNeedsServers(m)
 	code, err := runOnStack(m)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

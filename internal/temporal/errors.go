@@ -63,11 +63,17 @@ var NonRetryable = []string{
 	ErrLockCycle, ErrLockTimedOut, ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled, ErrNodeNotReturned, ErrHeld,
 }
 
-// blockersNamed limits the blockers of an error. It becomes part of the history of its workflow and of the parent, and a node can have 250 pods.
-const blockersNamed = 20
+// Limits of an error, which becomes part of the history of its workflow and of the parent: a node can have 250 pods, and the messages that others write in
+// their statuses can be long.
+const (
+	blockersNamed     = 20
+	errorMessageLimit = 8000
+)
 
-// Error returns a typed error. Blockers, if any, are its details: the first 20, and the message says how many more there are.
+// Error returns a typed error with at most 8000 bytes of the message. Blockers, if any, are its details: the first 20, and the message says how many more
+// there are.
 func Error(errType, message string, cause error, blockers ...drydockv1.Blocker) error {
+	message = Cut(message, errorMessageLimit)
 	if more := len(blockers) - blockersNamed; more > 0 {
 		blockers = blockers[:blockersNamed]
 		message += fmt.Sprintf(" (%d blockers are named, and there are %d more)", blockersNamed, more)
@@ -77,7 +83,7 @@ func Error(errType, message string, cause error, blockers ...drydockv1.Blocker) 
 		options.NonRetryable = options.NonRetryable || t == errType
 	}
 	if len(blockers) > 0 {
-		options.Details = []any{blockers}
+		options.Details = []any{cutBlockers(blockers)}
 	}
 	return sdktemporal.NewApplicationErrorWithOptions(message, errType, options)
 }

@@ -35,9 +35,13 @@ func NeedServers(t testing.TB) {
 	}
 }
 
-// MainNeedsServers is NeedServers for a TestMain that starts a stack for all tests of its package: it ends the program with -short.
-func MainNeedsServers() {
+// MainNeedsServers is NeedServers for a TestMain that starts a stack for all tests of its package: it ends the program with -short. When targets are fuzzed,
+// it runs them and ends the program: they need no servers, and each of their processes would start some.
+func MainNeedsServers(m *testing.M) {
 	flag.Parse()
+	if flag.Lookup("test.fuzz").Value.String() != "" {
+		os.Exit(m.Run())
+	}
 	if testing.Short() {
 		fmt.Println("skipped: these tests need the servers of the local stack")
 		os.Exit(0)
