@@ -133,7 +133,9 @@ func (s *stage) startWorker(t *testing.T) {
 			return lockcontroller.Due{}, untilCancelled(ctx, nil)
 		},
 		"DeletedClusters":      func(context.Context, []string) ([]string, error) { return nil, nil },
-		"AwaitDeletedClusters": func(ctx context.Context, _ []string) ([]string, error) { return nil, untilCancelled(ctx, nil) },
+		"AwaitDeletedClusters": func(ctx context.Context, _ []string) (rollouts.SeenClusters, error) {
+			return rollouts.SeenClusters{}, untilCancelled(ctx, nil)
+		},
 		"SaveRollout":          s.saveRollout,
 		"LoadRollout":          s.loadRollout,
 		"CheckRollout":         hub.CheckRollout,

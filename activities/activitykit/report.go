@@ -47,6 +47,8 @@ type heartbeatDetails struct {
 	temporal.Observation
 	// Sent counts the reports.
 	Sent int `json:"sent,omitempty"`
+	// At is when the heartbeat was sent, by Temporal's clock.
+	At time.Time `json:"at,omitzero"`
 }
 
 // NewReport starts with the last observation of an earlier attempt of the activity, so that the wait keeps its start time and its count of reports.
@@ -180,7 +182,7 @@ func HeartbeatFor(ctx context.Context, pause time.Duration) error {
 }
 
 func (r *Report) heartbeat(ctx context.Context) {
-	activity.RecordHeartbeat(ctx, heartbeatDetails{Observation: r.Observed(), Sent: r.Sent})
+	activity.RecordHeartbeat(ctx, heartbeatDetails{Observation: r.Observed(), Sent: r.Sent, At: temporal.Now(ctx)})
 }
 
 // urgent reports whether the observation is urgent and has another reason than the last report. After many reports, urgent ones wait like others.

@@ -193,19 +193,31 @@ func (r *Activities) DeletedClusters(ctx context.Context, clusters []string) ([]
 	return deletedAmong(ctx, hub, clusters)
 }
 
-// AwaitDeletedClusters waits until a ManagedCluster of the clusters is deleted or being deleted, and returns those clusters.
-func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string) ([]string, error) {
+// SeenClusters is what a watch of clusters has seen.
+type SeenClusters struct {
+	// Deleted are the clusters whose ManagedCluster is deleted or being deleted.
+	Deleted []string `json:"deleted,omitempty"`
+	// WorkersAway is a period in which no worker ran the watch; nil: there was none.
+	WorkersAway *rollout.Period `json:"workersAway,omitempty"`
+}
+
+// AwaitDeletedClusters waits until a ManagedCluster of the clusters is deleted or being deleted, and returns those clusters. If no worker ran it for some
+// time, it returns that at once.
+func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string) (SeenClusters, error) {
+	if from, to, away := activitykit.WorkersAway(ctx); away {
+		return SeenClusters{WorkersAway: &rollout.Period{From: from, To: to}}, nil
+	}
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
-		return nil, err
+		return SeenClusters{}, err
 	}
-	var found []string
+	var seen SeenClusters
 	err = activitykit.Waits{}.Await(ctx, hub, []client.Object{activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
 		var err error
-		found, err = deletedAmong(ctx, hub, clusters)
-		return temporal.Observation{}, len(found) > 0, err
+		seen.Deleted, err = deletedAmong(ctx, hub, clusters)
+		return temporal.Observation{}, len(seen.Deleted) > 0, err
 	})
-	return found, err
+	return seen, err
 }
 
 func deletedAmong(ctx context.Context, hub *kube.Cluster, clusters []string) ([]string, error) {

@@ -10,30 +10,39 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-func TestTheOutageTimerFiresTenTimesABatch(t *testing.T) {
-	require.Equal(t, 2*time.Minute, rollout.ClockInterval(20*time.Minute))
-	require.Equal(t, 10*time.Second, rollout.ClockInterval(time.Minute), "but not more often than a timer may be late")
-	require.Equal(t, 5*time.Minute, rollout.ClockInterval(24*time.Hour), "and at least every five minutes")
+// clockNoon is the moment from which the periods of these tests count.
+var clockNoon = time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
+
+// minutes is a period in minutes after noon.
+func minutes(from, to float64) rollout.Period {
+	at := func(m float64) time.Time { return clockNoon.Add(time.Duration(m * float64(time.Minute))) }
+	return rollout.Period{From: at(from), To: at(to)}
+}
+
+func TestALateTimerShowsAnOutage(t *testing.T) {
+	require.Zero(t, rollout.LateTimer(clockNoon, clockNoon.Add(10*time.Second)), "a busy worker may delay it")
+	require.Equal(t, minutes(0, 5), rollout.LateTimer(clockNoon, clockNoon.Add(5*time.Minute)))
 }
 
 func TestTimeWithoutWorkersIsNotCharged(t *testing.T) {
-	set := time.Date(2026, 6, 1, 12, 0, 0, 0, time.UTC)
-	due := set.Add(time.Minute)
 	tests := []struct {
-		name  string
-		after time.Duration
-		left  time.Duration
-		want  time.Duration
+		name                 string
+		outage, ran, counted rollout.Period
+		left                 time.Duration
+		want                 time.Duration
 	}{
-		{"a timer in time adds nothing", time.Minute, time.Hour, 0},
-		{"a timer that a busy worker delays adds nothing", 70 * time.Second, 0, 0},
-		{"an outage is not charged", 5 * time.Minute, time.Hour, 5 * time.Minute},
-		{"an outage beyond the deadline is not charged", 5 * time.Minute, -4 * time.Minute, 5 * time.Minute},
-		{"at least a minute is left", 90 * time.Second, -80 * time.Second, 140 * time.Second},
+		{"an outage", minutes(10, 20), minutes(0, 21), rollout.Period{}, time.Hour, 10 * time.Minute},
+		{"none", rollout.Period{}, minutes(0, 21), rollout.Period{}, 0, 0},
+		{"only while the clock ran: it was paused", minutes(10, 20), minutes(0, 9), rollout.Period{}, 0, 0},
+		{"only while the clock ran: it was paused at the end of the outage", minutes(10, 20), minutes(0, 20), rollout.Period{}, time.Hour, 10 * time.Minute},
+		{"only while the clock ran: it was started meanwhile", minutes(10, 20), minutes(15, 21), rollout.Period{}, time.Hour, 5 * time.Minute},
+		{"what a late timer has shown is taken off once", minutes(10, 20), minutes(0, 21), minutes(18, 20), time.Hour, 8 * time.Minute},
+		{"a report that is repeated", minutes(10, 20), minutes(0, 21), minutes(10, 20), 0, 0},
+		{"at least a minute is left", minutes(18, 20), minutes(0, 20), rollout.Period{}, -90 * time.Second, 150 * time.Second},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			require.Equal(t, test.want, rollout.Outage(set, due, set.Add(test.after), test.left))
+			require.Equal(t, test.want, rollout.Uncounted(test.outage, test.ran, test.counted, test.left))
 		})
 	}
 }
@@ -43,16 +52,17 @@ func TestAfterAnOutageABatchKeepsItsTimeAndAtLeastAMinute(t *testing.T) {
 		seconds := func(name string, limit int) time.Duration {
 			return time.Duration(rapid.IntRange(0, limit).Draw(r, name)) * time.Second
 		}
-		left, pause, late := seconds("left", 3600), seconds("pause", 300), seconds("late", 7200)
-		set := time.Unix(0, 0)
-		due := set.Add(pause)
+		left, before, late := seconds("left", 3600), seconds("before the timer is due", 300), 11*time.Second+seconds("late", 7200)
+		// The outage begins at noon, the timer is due in it, and the first worker sees both the timer and the report.
+		due := clockNoon.Add(before)
 		now := due.Add(late)
-		leftNow := left - now.Sub(set)
-		added := rollout.Outage(set, due, now, leftNow)
-		if late <= 10*time.Second {
-			require.Zero(r, added)
-			return
-		}
-		require.Equal(r, max(left, time.Minute), leftNow+added)
+		ran := rollout.Period{From: clockNoon.Add(-time.Hour), To: now}
+		leftNow := left - now.Sub(clockNoon)
+		timer := rollout.LateTimer(due, now)
+		leftNow += rollout.Uncounted(timer, ran, rollout.Period{}, leftNow)
+		require.GreaterOrEqual(r, leftNow, time.Minute, "the batch does not time out before the report")
+		leftNow += rollout.Uncounted(rollout.Period{From: clockNoon, To: now}, ran, timer, leftNow)
+		require.GreaterOrEqual(r, leftNow, max(left, time.Minute))
+		require.LessOrEqual(r, leftNow, left+time.Minute+before, "little more than it had")
 	})
 }

@@ -15,6 +15,7 @@ import (
 
 // CurrentReason keeps the current reason of a workflow's wait, in its status and as a search attribute.
 type CurrentReason struct {
+	// Attributes has the search attribute; nil: the caller sets it.
 	Attributes *SearchAttributes
 	Wait       **drydockv1.Wait
 	// Show publishes a change.
@@ -47,17 +48,12 @@ func (k CurrentReason) Replace(wait *drydockv1.Wait) {
 	if before == nil && wait == nil {
 		return
 	}
-	same := before != nil && wait != nil && before.Reason == wait.Reason
-	if same {
+	if before != nil && wait != nil && before.Reason == wait.Reason {
 		wait.Since = before.Since
 	}
 	*k.Wait = wait
-	if !same {
-		update := temporal.AttributeReason.ValueUnset()
-		if wait != nil {
-			update = temporal.AttributeReason.ValueSet(wait.Reason)
-		}
-		k.Attributes.Set(update)
+	if k.Attributes != nil {
+		k.Attributes.SetReason(wait)
 	}
 	k.Show()
 }

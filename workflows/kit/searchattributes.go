@@ -3,6 +3,9 @@ package kit
 import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // SearchAttributes sets search attributes of a workflow. Each upsert is an event and a write to the visibility store. A workflow that changes them often
@@ -11,6 +14,8 @@ type SearchAttributes struct {
 	Ctx       workflow.Context
 	gathering bool
 	gathered  []sdktemporal.SearchAttributeUpdate
+	// reason is that of the current wait, and written the one that the attribute has; nil: not known yet.
+	reason, written *string
 }
 
 // Gather combines the changes of one workflow task into one event, until Flush is called. A workflow must call Flush before it ends.
@@ -19,7 +24,7 @@ func (k *SearchAttributes) Gather() {
 	ctx, _ := workflow.NewDisconnectedContext(k.Ctx)
 	workflow.GoNamed(ctx, "search attributes", func(ctx workflow.Context) {
 		// This coroutine starts first, so it runs again after all others.
-		for k.gathering && workflow.Await(ctx, func() bool { return len(k.gathered) > 0 }) == nil {
+		for k.gathering && workflow.Await(ctx, k.changed) == nil {
 			k.upsert()
 		}
 	})
@@ -33,13 +38,40 @@ func (k *SearchAttributes) Set(update sdktemporal.SearchAttributeUpdate) {
 	}
 }
 
+// SetReason sets the attribute for the reason of a wait, if it differs; nil: there is no wait.
+func (k *SearchAttributes) SetReason(wait *drydockv1.Wait) {
+	if k.written == nil {
+		written, _ := workflow.GetTypedSearchAttributes(k.Ctx).GetKeyword(temporal.AttributeReason)
+		k.written = &written
+	}
+	reason := ""
+	if wait != nil {
+		reason = wait.Reason
+	}
+	k.reason = &reason
+	if !k.gathering {
+		k.upsert()
+	}
+}
+
 // Flush sets the gathered attributes and ends the gathering.
 func (k *SearchAttributes) Flush() {
 	k.gathering = false
 	k.upsert()
 }
 
+func (k *SearchAttributes) changed() bool { return len(k.gathered) > 0 || k.reasonChanged() }
+
+func (k *SearchAttributes) reasonChanged() bool { return k.reason != nil && *k.reason != *k.written }
+
 func (k *SearchAttributes) upsert() {
+	if k.reasonChanged() {
+		update := temporal.AttributeReason.ValueUnset()
+		if *k.reason != "" {
+			update = temporal.AttributeReason.ValueSet(*k.reason)
+		}
+		k.gathered, k.written = append(k.gathered, update), k.reason
+	}
 	if len(k.gathered) > 0 {
 		_ = workflow.UpsertTypedSearchAttributes(k.Ctx, k.gathered...)
 		k.gathered = nil

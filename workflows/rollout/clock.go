@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/workflows/kit"
 )
 
 // timeout is the timeout of the whole rollout.
@@ -17,6 +18,10 @@ type stopwatch struct {
 	// used is the time measured before since; since is nil while the stopwatch is stopped.
 	used  time.Duration
 	since *time.Time
+	// ran is the period before the last stop.
+	ran rollout.Period
+	// outage is the last period that was taken off.
+	outage rollout.Period
 }
 
 func (s *stopwatch) start(now time.Time) {
@@ -26,17 +31,50 @@ func (s *stopwatch) start(now time.Time) {
 }
 
 func (s *stopwatch) stop(now time.Time) {
+	s.ran = s.lastRun(now)
 	s.used, s.since = s.elapsed(now), nil
 }
 
-// subtract removes time that does not count.
-func (s *stopwatch) subtract(d time.Duration) { s.used -= d }
+// lastRun is the period in which the stopwatch runs, or ran last.
+func (s *stopwatch) lastRun(now time.Time) rollout.Period {
+	if s.since == nil {
+		return s.ran
+	}
+	return rollout.Period{From: *s.since, To: now}
+}
+
+// takeOff takes an outage off. left is the remaining time of the batch.
+func (s *stopwatch) takeOff(outage rollout.Period, now time.Time, left time.Duration) time.Duration {
+	uncounted := rollout.Uncounted(outage, s.lastRun(now), s.outage, left)
+	s.used -= uncounted
+	if uncounted > 0 {
+		s.outage = outage
+	}
+	return uncounted
+}
 
 func (s *stopwatch) elapsed(now time.Time) time.Duration {
 	if s.since == nil {
 		return s.used
 	}
 	return s.used + now.Sub(*s.since)
+}
+
+// workersAway takes an outage off the clock that an activity reports. A timer shows an outage only if it is due during that.
+func (g *groupUpgrade) workersAway(ctx workflow.Context, outage rollout.Period) {
+	now := workflow.Now(ctx)
+	left := g.timeout() - g.clock.elapsed(now)
+	if g.batch != nil {
+		left = g.batch.timeLeft(now)
+	}
+	if g.clock.takeOff(outage, now, left) == 0 {
+		return
+	}
+	g.record.note(fmt.Sprintf("no worker ran from %s to %s: this time does not count", outage.From.UTC().Format(kit.TimeFormat), outage.To.UTC().Format(kit.TimeFormat)))
+	if g.batch != nil {
+		g.batch.stopTimer() // its deadlines are later now
+		g.batch.changed = true
+	}
 }
 
 // startTimer sets the timer for the next deadline: of the batch or one of its clusters or, while all active clusters soak, of the rollout. It keeps a
@@ -66,8 +104,8 @@ func (b *batch) startTimer(ctx workflow.Context) {
 	})
 }
 
-// awaitTimeout cancels clusters as they time out, and returns true when the batch times out. Its timer also fires in between: one that fires late
-// shows that no worker was running, and that time does not count.
+// awaitTimeout cancels clusters as they time out, and returns true when the batch times out. A timer that fires late shows that no worker was running,
+// and that time does not count.
 func (b *batch) awaitTimeout(ctx workflow.Context) bool {
 	g := b.group
 	var deadline time.Time
@@ -90,14 +128,17 @@ func (b *batch) awaitTimeout(ctx workflow.Context) bool {
 			}
 			g.record.setDeadlines(ctx, batchDeadline, new(now.Add(g.timeout()-g.clock.elapsed(now))))
 		}
-		pause := min(b.untilNextTimeout(now), rollout.ClockInterval(b.started.Timeout))
+		pause := b.untilNextTimeout(now)
+		if pause < left {
+			timed = "the next cluster of " + timed
+		}
 		b.wake = now.Add(pause)
-		summary := fmt.Sprintf("%s times out %s", timed, deadline.UTC().Format("15:04:05Z"))
+		summary := fmt.Sprintf("%s times out %s", timed, b.wake.UTC().Format("15:04:05Z"))
 		if workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: summary}).Get(ctx, nil) != nil {
 			return false
 		}
 		fired := workflow.Now(ctx)
-		g.clock.subtract(rollout.Outage(now, now.Add(pause), fired, b.untilNextTimeout(fired)))
+		g.clock.takeOff(rollout.LateTimer(b.wake, fired), fired, b.untilNextTimeout(fired))
 	}
 }
 

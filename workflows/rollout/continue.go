@@ -77,6 +77,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 		return rollout.EndCancelled, nil
 	}
 	g.record.publisher.Stop()
+	g.record.attributes.Flush()
 	g.record.log.Info("Rollout continues as new", "phase", g.phase, "batch", g.nextBatch+1)
 	in := g.in
 	in.PreviousRun = g.stateForNextRun(workflow.Now(ctx))

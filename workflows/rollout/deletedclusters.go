@@ -6,13 +6,14 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
-// deletionWatch watches for deleted ManagedClusters of active clusters.
+// deletionWatch watches for deleted ManagedClusters of active clusters. It runs as long as they do, so it also notices when no worker does.
 type deletionWatch struct {
 	watched []string
 	// number is that of the current watch. Reports of earlier ones are ignored.
@@ -41,8 +42,11 @@ func (b *batch) watchDeletions(clusters []*policy.ClusterWork) {
 	retrier := kit.HubRetrier(nil)
 	workflow.GoNamed(watching, "watch for deleted clusters", func(ctx workflow.Context) {
 		for len(v.watched) > 0 {
-			var deleted []string
-			err := retrier.Wait(ctx, fmt.Sprintf("watch for deleted clusters of batch %d", b.first), nil, "", b.group.hub.AwaitDeletedClusters, v.watched, &deleted)
+			var seen rollouts.SeenClusters
+			err := retrier.Wait(ctx, fmt.Sprintf("watch for deleted clusters of batch %d", b.first), nil, "", b.group.hub.AwaitDeletedClusters, v.watched, &seen)
+			if seen.WorkersAway != nil {
+				b.group.workersAway(ctx, *seen.WorkersAway)
+			}
 			if v.number != number || ctx.Err() != nil {
 				return
 			}
@@ -52,8 +56,8 @@ func (b *batch) watchDeletions(clusters []*policy.ClusterWork) {
 				}
 				continue
 			}
-			v.watched = slices.DeleteFunc(slices.Clone(v.watched), func(name string) bool { return slices.Contains(deleted, name) })
-			b.failDeleted(ctx, deleted)
+			v.watched = slices.DeleteFunc(slices.Clone(v.watched), func(name string) bool { return slices.Contains(seen.Deleted, name) })
+			b.failDeleted(ctx, seen.Deleted)
 		}
 	})
 }

@@ -29,7 +29,9 @@ type groupRecord struct {
 	// soak is how long a complete cluster soaks before others start.
 	soak   time.Duration
 	reason kit.CurrentReason
-	log    log.Logger
+	// attributes are the search attributes.
+	attributes *kit.SearchAttributes
+	log        log.Logger
 	// waits are all waits of the rollout, except the retries of activities.
 	waits   rollout.Waits
 	retries kit.Retries
@@ -49,7 +51,9 @@ type groupRecord struct {
 
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, name string, remediation rollout.Remediation) *groupRecord {
 	r := &groupRecord{ctx: ctx, name: name, status: status, remediation: remediation, log: log.With(workflow.GetLogger(ctx), "rollout", name)}
-	r.reason = kit.CurrentReason{Attributes: &kit.SearchAttributes{Ctx: ctx}, Wait: &status.Wait, Show: func() {}} // show shows it
+	r.attributes = &kit.SearchAttributes{Ctx: ctx}
+	r.attributes.Gather()
+	r.reason = kit.CurrentReason{Wait: &status.Wait, Show: func() {}} // show shows it
 	r.retries.Show = r.show
 	r.setClusters(status.Clusters)
 	return r
@@ -179,7 +183,7 @@ func (r *groupRecord) batchReached(ctx workflow.Context, number int32) {
 		return
 	}
 	r.status.Status.CurrentBatch = number
-	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeBatch.ValueSet(int64(number)))
+	r.attributes.Set(temporal.AttributeBatch.ValueSet(int64(number)))
 	r.log.Info("Batch is in progress", "batch", number, "batches", len(r.status.RemediationPlan))
 	r.publisher.Event(ctx, false, ranv1.EventStarted, fmt.Sprintf("Batch %d of %d started", number, len(r.status.RemediationPlan)))
 	r.show()
@@ -212,7 +216,7 @@ func (r *groupRecord) setDeadlines(ctx workflow.Context, batch, rollout *time.Ti
 		s.CurrentBatchDeadline = &metav1.Time{Time: *batch}
 		update = temporal.AttributeDeadline.ValueSet(*batch)
 	}
-	_ = workflow.UpsertTypedSearchAttributes(ctx, update)
+	r.attributes.Set(update)
 	r.show()
 }
 
@@ -268,7 +272,7 @@ func progressingReason(reason string) string {
 }
 
 func (r *groupRecord) phase(phase string) {
-	_ = workflow.UpsertTypedSearchAttributes(r.ctx, temporal.AttributePhase.ValueSet(phase))
+	r.attributes.Set(temporal.AttributePhase.ValueSet(phase))
 }
 
 // showOnce calls change, and then shows all its changes together: each show reads all clusters. change must not block.

@@ -17,7 +17,7 @@ import (
 
 // Each method here records one wait of the rollout. rollout.Waits computes from all of them the one that the status shows.
 
-// showWait shows the current wait. The condition Progressing says why no cluster starts at the moment.
+// showWait shows the current wait, and its deepest reason as a search attribute. The condition Progressing says why no cluster starts at the moment.
 func (r *groupRecord) showWait() {
 	s := r.status
 	r.waits.Retry = r.retries.Oldest()
@@ -30,6 +30,7 @@ func (r *groupRecord) showWait() {
 		r.condition(r.ctx, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, message)
 	}
 	r.reason.Replace(wait)
+	r.attributes.SetReason(rollout.DeepestWait(s))
 }
 
 // notPlanned records why the rollout could not be planned.
@@ -99,7 +100,7 @@ func (r *groupRecord) setPaused(ctx workflow.Context, paused bool, who temporal.
 			Reason: policy.ReasonPaused, Message: "paused" + kit.ActorSuffix(who) + "; running clusters finish; waiting for resume", Since: *r.now(ctx),
 		}
 	}
-	_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributePaused.ValueSet(paused))
+	r.attributes.Set(temporal.AttributePaused.ValueSet(paused))
 	r.log.Info("Rollout paused or resumed", "paused", paused, "actor", who.Actor, "reason", who.Reason)
 	r.show()
 }

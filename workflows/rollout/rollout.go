@@ -176,6 +176,7 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	status, err := g.finishAs(listening, end, err)
 	g.record.publisher.Finish(listening)
 	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // answer every update
+	g.record.attributes.Flush()
 	return status, err
 }
 
