@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -117,23 +118,53 @@ func (s *server) queuePosition(ctx context.Context, of maintenanceRef) *queuePos
 }
 
 func positionIn(queue []scheduling.QueueEntry, of maintenanceRef) *queuePosition {
-	var found *queuePosition
+	i := slices.IndexFunc(queue, func(place scheduling.QueueEntry) bool {
+		return place.Rank > 0 && place.Owner.WorkflowID == of.WorkflowID && place.Name == of.Name && place.Namespace == of.Namespace
+	})
+	if i < 0 {
+		return nil
+	}
+	return new(positionAt(queue, i))
+}
+
+// positionAt is the position of the i-th entry of a queue, which waits.
+func positionAt(queue []scheduling.QueueEntry, i int) queuePosition {
+	place := queue[i]
 	waiting := 0
-	for _, place := range queue {
-		if place.Rank == 0 {
-			continue
-		}
-		waiting++
-		if place.Owner.WorkflowID == of.WorkflowID && place.Name == of.Name && place.Namespace == of.Namespace {
-			found = &queuePosition{Rank: place.Rank, Wait: drydockv1.Wait{
-				Reason: string(place.Reason), Message: place.Message, Since: metav1.NewTime(place.Since),
-			}}
+	for _, other := range queue {
+		if other.Rank > 0 {
+			waiting++
 		}
 	}
-	if found != nil {
-		found.Of = waiting
+	return queuePosition{Rank: place.Rank, Of: waiting, Wait: drydockv1.Wait{
+		Reason: string(place.Reason), Message: place.Message, Since: metav1.NewTime(place.Since),
+	}}
+}
+
+// queuedMaintenance is a maintenance that waits for a slot before its workflow starts, because a rollout requests the slot for it.
+type queuedMaintenance struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"name"`
+	Requestor string `json:"requestor"`
+	// WorkflowID is that of the rollout's workflow that requests the slot.
+	WorkflowID string `json:"workflowID"`
+	queuePosition
+}
+
+func (q queuedMaintenance) text(now time.Time) string {
+	return fmt.Sprintf("maintenance %s/%s for %s waits: %s", q.Namespace, q.Name, q.Requestor, q.queuePosition.text(now))
+}
+
+// queuedFor returns the maintenances of a node that wait in a queue and have no workflow yet: none of known.
+func queuedFor(queue []scheduling.QueueEntry, node string, known ...workflowRef) []queuedMaintenance {
+	var queued []queuedMaintenance
+	for i, place := range queue {
+		has := slices.ContainsFunc(known, func(of workflowRef) bool { return of.WorkflowID == place.Owner.WorkflowID })
+		if place.Node == node && place.Rank > 0 && !has {
+			queued = append(queued, queuedMaintenance{place.Namespace, place.Name, place.Requestor, place.Owner.WorkflowID, positionAt(queue, i)})
+		}
 	}
-	return found
+	return queued
 }
 
 // with uses the maintenance's own message if it adds how to share the node.

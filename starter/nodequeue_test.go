@@ -1,12 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/scheduling"
@@ -60,6 +62,24 @@ func TestAWaitingMaintenanceShowsItsQueuePosition(t *testing.T) {
 	require.Equal(t, text, second.with(&drydockv1.Wait{Message: "1 of 2 nodes at once, an earlier message"}).text(now))
 	require.Contains(t, second.with(&drydockv1.Wait{Message: "1 of 3 nodes at once; node/c1/ops/n2 cannot be joined: a Job"}).text(now), "cannot be joined: a Job; rank 2")
 	require.Nil(t, (*queuePosition)(nil).with(&drydockv1.Wait{Message: "held"}))
+}
+
+func TestTheStatusOfANodeShowsMaintenancesThatWaitInTheQueue(t *testing.T) {
+	q := queueOf(nil)
+	q.Queue[2].Owner.WorkflowID = "cgu/ops/june/c1" // a rollout, which starts the maintenance when it has the slot
+	require.Empty(t, queuedFor(q.Queue, "n3"), "it has a slot")
+	require.Empty(t, queuedFor(q.Queue, "n1", observe.RefOf("node/c1/ops/of-n1", "run")), "it has a status of its own")
+
+	queued := queuedFor(q.Queue, "n2", observe.RefOf("node/c1/ops/earlier", "run"))
+	status := maintenanceStatus{Queued: queued}
+	status.Metadata.Node, status.Metadata.Cluster = "n2", "c1"
+	status.Status.State = maintenancev1.NodeCompleted
+	now := q.Queue[0].Since.Add(90 * time.Second)
+	require.Contains(t, status.frame(now, frameStyle{}), "\n\nmaintenance ops/of-n2 for a.example.com waits: NoSlot for 90s: 1 of 3 nodes at once; rank 2 of 2")
+	printed, err := json.Marshal(queued)
+	require.NoError(t, err)
+	require.JSONEq(t, `[{"namespace":"ops","name":"of-n2","requestor":"a.example.com","workflowID":"cgu/ops/june/c1","rank":2,"of":2,
+		"reason":"NoSlot","message":"1 of 3 nodes at once","since":"2026-11-20T12:00:00Z"}]`, string(printed))
 }
 
 func TestDoctorReportsForEachClusterWhetherSlotsAreGranted(t *testing.T) {

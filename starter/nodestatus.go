@@ -25,6 +25,8 @@ type maintenanceStatus struct {
 	Object *temporal.Object `json:"object,omitempty"`
 	// QueuePosition is its position among the requests that wait for a slot; nil if it does not wait for one.
 	QueuePosition *queuePosition `json:"queuePosition,omitempty"`
+	// Queued are the maintenances of the node that wait for a slot and have not started.
+	Queued []queuedMaintenance `json:"queued,omitempty"`
 	// Others are the other maintenances of the node that Temporal retains, the newest first.
 	Others []workflowRow `json:"otherMaintenances,omitempty"`
 }
@@ -43,7 +45,7 @@ func newNodeStatus(c *cli) *cobra.Command {
 		Use:   "status NAME|NODE",
 		Short: "Show the status of a maintenance, and what it waits for",
 		Long: `Show the status of a maintenance, and what it waits for. For a node without a running maintenance it shows the last one.
-The other maintenances of the node follow, of all requestors, also those that have ended.
+The other maintenances of the node follow, of all requestors: those that wait for a slot, and those that have ended.
 
 With --watch the command follows the maintenance until it ends: a live view on a terminal, otherwise one line per change (with -o json one
 status per line). It exits with status 0 only if the maintenance completed. With --for it exits with status 0 when the maintenance reaches
@@ -87,6 +89,7 @@ func (c *cli) maintenanceReport(ctx context.Context, s *server, target subject) 
 	status, err := s.maintenanceStatus(ctx, target, execution)
 	if status.Metadata.Node != "" {
 		status.Others = s.otherMaintenances(ctx, status.Metadata)
+		status.Queued = s.queuedMaintenances(ctx, status)
 	}
 	return c.reportOf(status, target, err)
 }
@@ -98,6 +101,15 @@ func (s *server) otherMaintenances(ctx context.Context, of maintenanceRef) []wor
 		return nil
 	}
 	return slices.DeleteFunc(rows, func(row workflowRow) bool { return row.WorkflowID == of.WorkflowID })
+}
+
+// queuedMaintenances are those of the node of a status that have not started. It is none if the scheduler does not answer.
+func (s *server) queuedMaintenances(ctx context.Context, status maintenanceStatus) []queuedMaintenance {
+	known := []workflowRef{status.Metadata.workflowRef}
+	for _, other := range status.Others {
+		known = append(known, other.Ref)
+	}
+	return queuedFor(s.queue(ctx, status.Metadata.Cluster).Queue, status.Metadata.Node, known...)
 }
 
 // maintenanceStatus gets the status of a maintenance. With errFromResult the status is valid.
@@ -217,6 +229,12 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 	}
 	if len(status.States) > 0 {
 		lines = append(lines, "", s.states(now, style))
+	}
+	for i, queued := range s.Queued {
+		if i == 0 {
+			lines = append(lines, "")
+		}
+		lines = append(lines, queued.text(now))
 	}
 	if len(s.Others) > 0 {
 		lines = append(lines, "", s.others(now, style))

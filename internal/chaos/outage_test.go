@@ -1,10 +1,12 @@
 package chaos
 
 import (
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	historypb "go.temporal.io/api/history/v1"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
@@ -18,6 +20,7 @@ func outages() []scenario {
 		{name: "Temporal stops during a batch and restarts", run: temporalDownDuringBatch},
 		{name: "workers are down past the timeout of a batch whose cluster finishes", run: workersDownWhileAClusterFinishes},
 		{name: "workers are down past the timeout of a batch whose cluster is unfinished", run: workersDownWithWorkLeft},
+		{name: "workers are down for a part of a batch, which does not count", run: workersDownMeanwhile},
 	}
 }
 
@@ -74,4 +77,37 @@ func workersDownWithWorkLeft(t *testing.T, s *scenarioRun) {
 	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
 	s.stopWorkerPastTimeout(t, w, func() {})
 	endTermination(t, at, pod)
+}
+
+// workersDownMeanwhile: the time without workers ends long before the deadline of the batch, which is then later.
+func workersDownMeanwhile(t *testing.T, s *scenarioRun) {
+	at := target{s.Spokes[1], "worker-1"}
+	w, unblock := s.slowDrain(t, at, at.node)
+	deadline := func() time.Time {
+		parsed, err := time.Parse(time.RFC3339, s.drydock(t, "upgrade", "status", w.name, "-n", namespace, "-o", "jsonpath={.status.status.currentBatchDeadline}"))
+		require.NoError(t, err)
+		return parsed
+	}
+	s.awaitWaiting(t, s.awaitMaintenance(t, w, at), "Drain")
+	before := deadline()
+	require.NoError(t, s.Worker.Stop())
+	const away = 90 * time.Second
+	<-time.After(away) // no event ends this time
+	require.NoError(t, s.Worker.Start(t.Context()))
+	s.awaitEvent(t, w.workflow, "the time without workers is reported", func(event *historypb.HistoryEvent) bool {
+		return strings.Contains(resultText(event), "workersAway")
+	})
+	later := deadline().Sub(before)
+	require.GreaterOrEqual(t, later, away-10*time.Second)
+	require.Less(t, later, away+time.Minute)
+	unblock()
+}
+
+// resultText is the result of an activity; empty for another event.
+func resultText(event *historypb.HistoryEvent) string {
+	var text string
+	for _, payload := range event.GetActivityTaskCompletedEventAttributes().GetResult().GetPayloads() {
+		text += string(payload.GetData())
+	}
+	return text
 }

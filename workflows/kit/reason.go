@@ -53,7 +53,7 @@ func (k CurrentReason) Replace(wait *drydockv1.Wait) {
 	}
 	*k.Wait = wait
 	if k.Attributes != nil {
-		k.Attributes.SetReason(wait)
+		k.Attributes.SetReason(before, wait)
 	}
 	k.Show()
 }

@@ -38,20 +38,24 @@ func (k *SearchAttributes) Set(update sdktemporal.SearchAttributeUpdate) {
 	}
 }
 
-// SetReason sets the attribute for the reason of a wait, if it differs; nil: there is no wait.
-func (k *SearchAttributes) SetReason(wait *drydockv1.Wait) {
+// SetReason sets the attribute for the reason of a wait, if it differs; nil: there is no wait. before is the wait before the first call: an earlier run
+// may have set the attribute.
+func (k *SearchAttributes) SetReason(before, wait *drydockv1.Wait) {
 	if k.written == nil {
-		written, _ := workflow.GetTypedSearchAttributes(k.Ctx).GetKeyword(temporal.AttributeReason)
-		k.written = &written
+		k.written = reasonOfWait(before)
 	}
+	if k.reason = reasonOfWait(wait); !k.gathering {
+		k.upsert()
+	}
+}
+
+// reasonOfWait is the reason of a wait; empty for nil.
+func reasonOfWait(wait *drydockv1.Wait) *string {
 	reason := ""
 	if wait != nil {
 		reason = wait.Reason
 	}
-	k.reason = &reason
-	if !k.gathering {
-		k.upsert()
-	}
+	return &reason
 }
 
 // Flush sets the gathered attributes and ends the gathering.

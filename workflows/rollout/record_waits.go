@@ -29,8 +29,9 @@ func (r *groupRecord) showWait() {
 		}
 		r.condition(r.ctx, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, message)
 	}
+	before := s.Wait
 	r.reason.Replace(wait)
-	r.attributes.SetReason(rollout.DeepestWait(s))
+	r.attributes.SetReason(before, rollout.DeepestWait(s))
 }
 
 // notPlanned records why the rollout could not be planned.
