@@ -13,7 +13,7 @@ import (
 var durations = []string{"duration", "cutoff", "leads"}
 
 // minutes are the fields with a number of minutes. Numbers of seconds have names that end with Seconds.
-var minutes = []string{"spec.remediationStrategy.timeout"}
+var minutes = []string{"spec.remediationStrategy.timeout", "spec.remediationStrategy.clusterTimeout", "spec.approvals.expiry"}
 
 // advise adds to each value of another type than its field what to write instead.
 func advise(problems []Problem, object map[string]any) []Problem {
@@ -43,6 +43,8 @@ func adviceFor(problem Problem, value any) string {
 			return "write it without quotes"
 		}
 		return "write true or false"
+	case strings.HasPrefix(problem.Message, "must be of type array,") && (isText || isScalar(value)):
+		return "write a list, in brackets or with one item a line after a dash"
 	}
 	return ""
 }

@@ -92,7 +92,7 @@ func invalidMaintenances() []invalidCase {
 		},
 		{
 			name: "additional requestors that are not a list", text: request("additionalRequestors: ab"),
-			lines: []string{nm + "additionalRequestors: must be of type array, not string"},
+			lines: []string{nm + "additionalRequestors: must be of type array, not string: write a list, in brackets or with one item a line after a dash"},
 		},
 
 		// Waiting for pods, and the drain.

@@ -97,7 +97,15 @@ metadata: {name: r, namespace: prod}
 		},
 		{
 			name: "text instead of a list", text: strings.Replace(rollout(""), "[c1]", "c1", 1),
-			lines: []string{cgu + "spec.clusters: must be of type array, not string"},
+			lines: []string{cgu + "spec.clusters: must be of type array, not string: write a list, in brackets or with one item a line after a dash"},
+		},
+		{
+			name: "minutes with a unit", text: strings.Replace(rollout("approvals: {expiry: 2h}"), "maxConcurrency: 1", "maxConcurrency: 1, timeout: 4h, clusterTimeout: 90m", 1),
+			lines: []string{
+				cgu + "spec.approvals.expiry: must be of type integer, not string: write 120, in minutes",
+				cgu + "spec.remediationStrategy.clusterTimeout: must be of type integer, not string: write 90, in minutes",
+				cgu + "spec.remediationStrategy.timeout: must be of type integer, not string: write 240, in minutes",
+			},
 		},
 		{name: "text instead of a boolean", text: rollout("enable: maybe"), lines: []string{cgu + "spec.enable: must be of type boolean, not string: write true or false"}},
 		{
