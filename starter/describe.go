@@ -225,9 +225,7 @@ func requestIn(event *historypb.HistoryEvent) *personRequest {
 
 // messageIn returns the message in the input of a signal or an update; empty if it has another form.
 func messageIn(input *commonpb.Payloads) (about message) {
-	if payloads := input.GetPayloads(); len(payloads) > 0 {
-		_ = temporal.DataConverter().FromPayload(payloads[0], &about)
-	}
+	_ = decode(input, &about)
 	return about
 }
 

@@ -21,7 +21,7 @@ import (
 func newLock(c *cli) *cobra.Command {
 	cmd := noun("lock", "Workload locks: applications that must release a cluster or a node before it is disrupted")
 	controller := noun("controller", "Run the lock controller of an application that does not have one")
-	controller.AddCommand(newLockControllerStart(c), newLockControllerStatus(c), newLockControllerDescribe(c), newLockControllerList(c), newLockControllerCancel(c))
+	controller.AddCommand(newLockControllerStart(c), newLockControllerApply(c), newLockControllerStatus(c), newLockControllerDescribe(c), newLockControllerList(c), newLockControllerCancel(c))
 	cmd.AddCommand(controller, newLockList(c), newLockProgress(c), newLockEvaluate(c), newLockGate(c))
 	return cmd
 }

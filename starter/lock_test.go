@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -30,6 +31,11 @@ func (s *stage) operatesLocks(t *testing.T) {
 		status: exitFailed,
 		stderr: "error: lock controller vrouter in cluster spoke-1 is already running: see `drydock lock controller status vrouter --cluster spoke-1`\n",
 	}, drydock(t, "lock", "controller", "start", "-f", policy))
+	require.Equal(t, "lock controller vrouter in cluster spoke-1 is already running\n", succeeds(t, "lock", "controller", "apply", "-f", policy))
+	require.Equal(t, outcome{
+		status: exitFailed,
+		stderr: "error: lock controller vrouter in cluster spoke-1 is running with another policy: cancel it with `drydock lock controller cancel vrouter --cluster spoke-1`, and apply the file again\n",
+	}, drydock(t, "lock", "controller", "apply", "-f", file(t, "changed.yaml", strings.Replace(lockPolicy, "role: worker", "role: storage", 1))))
 
 	awaitOutput(t, func(s lockControllerStatus) bool { return s.Status.Locks != nil }, "lock", "controller", "status", "vrouter")
 	table := succeeds(t, "lock", "controller", "status", "locks/spoke-1/vrouter")

@@ -2,6 +2,7 @@ package main
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -87,6 +88,25 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Equal(t, exitDone, ready.status, ready.stderr)
 	require.Equal(t, "node worker-1 is ready for your work; when it is done, return the node: `drydock node done default/worker-1-kim.example.com --cluster spoke-1`\n", ready.stderr)
 	require.Contains(t, succeeds(t, "node", "done", "default/worker-1-kim.example.com"), "see `drydock node status")
+	appliesAMaintenance(t)
+}
+
+// appliesAMaintenance starts a maintenance from a file, and then applies changes of the file.
+func appliesAMaintenance(t *testing.T) {
+	const object = "apiVersion: maintenance.nvidia.com/v1alpha1\nkind: NodeMaintenance\nmetadata: {name: applied}\nspec: {requestorID: kim.example.com, nodeName: worker-1}\n"
+	apply := func(text string) outcome { return drydock(t, "node", "apply", "-f", file(t, "maintenance.yaml", text)) }
+	const name = "maintenance default/applied in cluster spoke-1"
+	require.Contains(t, apply(object).stdout, name+" of node worker-1 started; follow it with ")
+	nodeReaches(t, "applied", maintenancev1.NodeReady)
+	require.Equal(t, outcome{stdout: name + " already matches the file\n"}, apply(object))
+	joins := strings.Replace(object, "spec: {", "spec: {additionalRequestors: [lee.example.com], ", 1)
+	require.Equal(t, outcome{stdout: name + ": lee.example.com joined; see `drydock node status default/applied --cluster spoke-1`\n"}, apply(joins))
+	require.Equal(t, outcome{stdout: name + " already matches the file\n"}, apply(joins), "it has joined")
+	require.Equal(t, outcome{status: exitFailed, stderr: "error: " + name + " is running with another spec: only requestors can be added to it; " +
+		"cancel it with `drydock node cancel default/applied --cluster spoke-1`, and apply the file again\n"},
+		apply(strings.Replace(object, "spec: {", "spec: {cordon: false, ", 1)))
+	succeeds(t, "node", "cancel", "applied", "--requestor", "lee.example.com")
+	succeeds(t, "node", "cancel", "applied")
 }
 
 // showsTheQueue lets a second requestor wait for a node that is being drained.

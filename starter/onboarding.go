@@ -26,7 +26,7 @@ func onboarding() subject {
 
 func newOnboarding(c *cli) *cobra.Command {
 	cmd := noun("onboarding", "Roll out policies to clusters that are new to the hub")
-	cmd.AddCommand(newOnboardingStart(c), newOnboardingStop(c), newOnboardingRetry(c), newOnboardingStatus(c), newOnboardingDescribe(c), newOnboardingList(c))
+	cmd.AddCommand(newOnboardingStart(c), newOnboardingApply(c), newOnboardingStop(c), newOnboardingRetry(c), newOnboardingStatus(c), newOnboardingDescribe(c), newOnboardingList(c))
 	return cmd
 }
 
@@ -40,20 +40,22 @@ func newOnboardingStart(c *cli) *cobra.Command {
 A rollout is started for each ManagedCluster that becomes Available and has no label ztp-done: of its policies, in the order of their annotations
 ran.openshift.io/ztp-deploy-wave. It runs until "onboarding stop".`,
 		Args: operands(),
-		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
-			target := onboarding()
-			run, err := s.start(ctx, target, reason, client.StartWorkflowOptions{StaticSummary: "onboards clusters that are new to the hub"},
-				temporal.Onboarding, onboardingworkflow.Input{})
-			if err != nil {
-				return err
-			}
-			started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}
-			return c.print(started, func(w *page) { fmt.Fprintf(w, "%s started; see `%s`\n", target, target.show) }, target.workflowID)
-		}),
+		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error { return c.startOnboarding(ctx, s, reason) }),
 	}
 	addReasonFlag(cmd, &reason)
 	c.addOutputFlag(cmd)
 	return cmd
+}
+
+func (c *cli) startOnboarding(ctx context.Context, s *server, reason string) error {
+	target := onboarding()
+	run, err := s.start(ctx, target, reason, client.StartWorkflowOptions{StaticSummary: "onboards clusters that are new to the hub"},
+		temporal.Onboarding, onboardingworkflow.Input{})
+	if err != nil {
+		return err
+	}
+	started := workflowStarted{Metadata: observe.RefOf(target.workflowID, run.GetRunID())}
+	return c.print(started, func(w *page) { fmt.Fprintf(w, "%s started; see `%s`\n", target, target.show) }, target.workflowID)
 }
 
 func newOnboardingStop(c *cli) *cobra.Command {

@@ -138,25 +138,39 @@ func (r *rolloutRun) read(status ranv1.ClusterGroupUpgradeStatus) {
 
 // readStart reads from the first event of the history who started the run.
 func (s *server) readStart(ctx context.Context, target subject, first *workflowpb.WorkflowExecutionInfo, run *rolloutRun) error {
+	started, err := s.startOf(ctx, target, first.GetExecution())
+	if err != nil || started == nil {
+		return err
+	}
+	run.RunID = cmp.Or(started.GetFirstExecutionRunId(), run.RunID) // Temporal may no longer retain the first run
+	var in rolloutworkflow.Input
+	// The input of another version may be undecodable; the run is listed without it.
+	_ = decode(started.GetInput(), &in)
+	run.StartedBy, run.Retry = in.StartedBy, in.Retry
+	return nil
+}
+
+// startOf reads the first event of a run; nil: its history is empty.
+func (s *server) startOf(ctx context.Context, target subject, run *commonpb.WorkflowExecution) (*historypb.WorkflowExecutionStartedEventAttributes, error) {
 	answer, err := s.WorkflowService().GetWorkflowExecutionHistory(ctx, &workflowservice.GetWorkflowExecutionHistoryRequest{
-		Namespace: s.namespace, Execution: first.GetExecution(), MaximumPageSize: 1,
+		Namespace: s.namespace, Execution: run, MaximumPageSize: 1,
 	})
 	if err != nil {
-		return s.explain("read the history of", target, err)
+		return nil, s.explain("read the history of", target, err)
 	}
 	events := answer.GetHistory().GetEvents()
 	if len(events) == 0 {
+		return nil, nil
+	}
+	return events[0].GetWorkflowExecutionStartedEventAttributes(), nil
+}
+
+// decode reads the first of the payloads of a history, if there is one. The connection has decrypted them.
+func decode(payloads *commonpb.Payloads, into any) error {
+	if len(payloads.GetPayloads()) == 0 {
 		return nil
 	}
-	started := events[0].GetWorkflowExecutionStartedEventAttributes()
-	run.RunID = cmp.Or(started.GetFirstExecutionRunId(), run.RunID) // Temporal may no longer retain the first run
-	var in rolloutworkflow.Input
-	if payloads := started.GetInput().GetPayloads(); len(payloads) > 0 {
-		// The input of another version may be undecodable; the run is listed without it.
-		_ = temporal.DataConverter().FromPayloads(&commonpb.Payloads{Payloads: payloads[:1]}, &in)
-	}
-	run.StartedBy, run.Retry = in.StartedBy, in.Retry
-	return nil
+	return temporal.DataConverter().FromPayload(payloads.GetPayloads()[0], into)
 }
 
 // terminatedBy describes who terminated a run, and why.

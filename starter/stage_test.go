@@ -132,19 +132,19 @@ func (s *stage) startWorker(t *testing.T) {
 		"ObserveWorkloadLocks": func(ctx context.Context, _ lockcontroller.Input) (lockcontroller.Due, error) {
 			return lockcontroller.Due{}, untilCancelled(ctx, nil)
 		},
-		"DeletedClusters":      func(context.Context, []string) ([]string, error) { return nil, nil },
+		"DeletedClusters": func(context.Context, []string) ([]string, error) { return nil, nil },
 		"AwaitDeletedClusters": func(ctx context.Context, _ []string) (rollouts.SeenClusters, error) {
 			return rollouts.SeenClusters{}, untilCancelled(ctx, nil)
 		},
-		"SaveRollout":          s.saveRollout,
-		"LoadRollout":          s.loadRollout,
-		"CheckRollout":         hub.CheckRollout,
-		"WakeSweeper":          (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper,
-		"AwaitOrphans":         s.awaitOrphans,
-		"Drain":                s.drain,
-		"RunJob":               func(ctx context.Context, _ jobs.RunJobInput) error { return untilCancelled(ctx, nil) },
-		"RemoveJob":            func(context.Context, jobs.RunJobInput) error { return nil },
-		"AwaitNodeHealthy":     func(context.Context, health.AwaitNodeHealthyInput) error { return nil },
+		"SaveRollout":      s.saveRollout,
+		"LoadRollout":      s.loadRollout,
+		"CheckRollout":     hub.CheckRollout,
+		"WakeSweeper":      (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper,
+		"AwaitOrphans":     s.awaitOrphans,
+		"Drain":            s.drain,
+		"RunJob":           func(ctx context.Context, _ jobs.RunJobInput) error { return untilCancelled(ctx, nil) },
+		"RemoveJob":        func(context.Context, jobs.RunJobInput) error { return nil },
+		"AwaitNodeHealthy": func(context.Context, health.AwaitNodeHealthyInput) error { return nil },
 		"ReturnNode": func(context.Context, node.ReturnNodeInput) (node.ReturnNodeResult, error) {
 			return node.ReturnNodeResult{Uncordoned: true}, nil
 		},

@@ -31,13 +31,13 @@ func TestHelpListsTheVerbs(t *testing.T) {
 	nouns := map[string][]string{
 		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "serve", "codec-server", "setup", "doctor", "version", "completion", "help", "man", "config"},
 		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list", "history", "apply", "describe"},
-		"node":            {"maintain", "done", "fail", "recover", "cancel", "join", "status", "list", "preview", "describe", "schedule"},
+		"node":            {"maintain", "done", "fail", "recover", "cancel", "join", "status", "list", "preview", "describe", "schedule", "apply"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
-		"lock controller": {"start", "status", "cancel", "list", "describe"},
+		"lock controller": {"start", "status", "cancel", "list", "describe", "apply"},
 		"window":          {"create", "edit", "extend", "end", "cancel", "override", "status", "list", "phase", "preview", "allows", "apply", "delete", "describe"},
 		"portal":          {"apply", "status", "cancel", "delete", "list", "describe"},
 		"harbor":          {"apply", "status", "delete", "cancel", "evaluate", "list", "describe"},
-		"onboarding":      {"start", "stop", "retry", "status", "list", "describe"},
+		"onboarding":      {"start", "stop", "retry", "status", "list", "describe", "apply"},
 		"health":          {"check"},
 		"config":          {"get-contexts", "current-context", "use-context", "set-context", "delete-context", "view"},
 	}

@@ -38,7 +38,7 @@ var historyScenarios = []historyScenario{
 	{name: "node-failed", run: (*recorder).awaitEnd},
 	{name: "policies", simulate: (*recorder).simulatePolicies, run: (*recorder).awaitEnd},
 	{name: "manifest-works", simulate: (*recorder).simulateAgents, run: (*recorder).awaitEnd},
-	{name: "windows", slowPod: true, run: (*recorder).useWindow},
+	{name: "windows", slowPod: true, simulate: (*recorder).defineWindow, run: (*recorder).useWindow},
 	{name: "prepared", simulate: (*recorder).configurePrecaching, run: (*recorder).awaitEnd},
 }
 
