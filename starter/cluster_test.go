@@ -61,7 +61,7 @@ func doctorNamesMissingCRDs(t *testing.T) {
 	require.NoError(t, json.Unmarshal([]byte(got.stdout), &findings))
 	require.Equal(t, finding{
 		Check: "hub hub: CRDs", Fix: "run `drydock setup --hub-context hub`",
-		Detail: "missing: maintenancewindows.drydock.dev, clustergroupupgrades.ran.openshift.io, precachingconfigs.ran.openshift.io, components.sreportal.io, maintenances.sreportal.io",
+		Detail: "missing: maintenancewindows.drydock.dev, clustergroupupgrades.ran.openshift.io, precachingconfigs.ran.openshift.io, components.sreportal.io, incidents.sreportal.io, maintenances.sreportal.io",
 	}, find(t, findings, "hub hub: CRDs"))
 	require.True(t, find(t, findings, "hub hub: managed clusters").OK)
 	require.Contains(t, find(t, findings, "spoke hub: CRDs").Detail, lockCRD)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/history"
@@ -71,15 +72,25 @@ func TestAPortalIsPrintedAsATable(t *testing.T) {
 	maintenance.Spec.ScheduledStart.Time, maintenance.Spec.ScheduledEnd.Time = noon.Add(3*time.Hour), noon.Add(5*time.Hour)
 	p.Apply(portal.ApplyRequest{Components: []sreportalv1.Component{component}, Maintenances: []sreportalv1.Maintenance{maintenance}}, noon)
 	p.Advance(noon.Add(4 * time.Hour))
+	_, _ = p.Declare(portal.ObjectRequest{Incident: &sreportalv1.Incident{
+		ObjectMeta: metav1.ObjectMeta{Name: "dns"}, Spec: sreportalv1.IncidentSpec{
+			Title: "No names", PortalRef: "main", Severity: sreportalv1.SeverityMajor, Components: []string{"web"},
+			Updates: []sreportalv1.IncidentUpdate{{Timestamp: metav1.NewTime(noon.Add(3 * time.Hour)), Phase: sreportalv1.IncidentIdentified, Message: "cache empty"}},
+		},
+	}}, noon.Add(4*time.Hour))
 	status := portalStatus{p.View()}
-	require.Equal(t, `portal main: maintenance
+	require.Equal(t, `portal main: partial_outage
 
-GROUP   COMPONENT   STATUS        FOR   BECAUSE OF   OPERATIONAL IN 30 DAYS
-Shop    web         maintenance   60m   switches     75.00%
+GROUP   COMPONENT   STATUS           FOR   BECAUSE OF               OPERATIONAL IN 30 DAYS
+Shop    web         partial_outage   0s    incident dns, switches   75.00%
+
+INCIDENT   TITLE      SEVERITY   PHASE        STARTED                RESOLVED   COMPONENTS
+dns        No names   major      identified   2026-11-21T15:00:00Z              web
 
 MAINTENANCE   TITLE          PHASE         STARTS                 ENDS                   COMPONENTS
 switches      New switches   in_progress   2026-11-21T15:00:00Z   2026-11-21T17:00:00Z   web`, status.frame(noon.Add(4*time.Hour), frameStyle{}))
-	require.Contains(t, status.lines(noon), statusLine{"component web", "component web is maintenance because of switches"})
+	require.Contains(t, status.lines(noon), statusLine{"component web", "component web is partial_outage because of incident dns, switches"})
+	require.Contains(t, status.lines(noon), statusLine{"incident dns", "incident dns, No names, is identified: cache empty"})
 	require.Contains(t, status.lines(noon), statusLine{"maintenance switches", "maintenance switches, New switches, is in progress until 2026-11-21T17:00:00Z"})
 }
 

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,8 +19,8 @@ func newPortalStatus(c *cli) *cobra.Command {
 	var watch bool
 	cmd := &cobra.Command{
 		Use:   "status NAME",
-		Short: "Show the status of the components of a portal, and its maintenances",
-		Long: `Show the status of the components of a portal, and its maintenances: in progress, upcoming, and the last five that ended.
+		Short: "Show the status of the components of a portal, its incidents and maintenances",
+		Long: `Show the status of the components of a portal, its incidents and its maintenances: in progress, upcoming, and the last five that ended.
 
 With --watch the command shows every change: a live view on a terminal, otherwise one line per change (with -o json one status per line).`,
 		Args:              operands("NAME"),
@@ -59,8 +60,17 @@ func (c *cli) portalReport(ctx context.Context, s *server, target subject) (repo
 	return c.reportOf(status, target, err)
 }
 
-// completedShown is the number of ended maintenances in the output.
+// completedShown is the number of ended maintenances, and of resolved incidents, in the output.
 const completedShown = 5
+
+// incidents are those that are not resolved, and the last that were.
+func (s portalStatus) incidents() []portal.IncidentView {
+	active := slices.IndexFunc(s.Incidents, func(i portal.IncidentView) bool { return i.ResolvedAt != nil })
+	if active < 0 {
+		return s.Incidents
+	}
+	return s.Incidents[:min(len(s.Incidents), active+completedShown)]
+}
 
 func (s portalStatus) maintenances() []portal.MaintenanceView {
 	all := append(append([]portal.MaintenanceView{}, s.InProgress...), s.Upcoming...)
@@ -75,6 +85,9 @@ func (s portalStatus) lines(now time.Time) []statusLine {
 			text += " because of " + c.BecauseOf()
 		}
 		lines = append(lines, statusLine{"component " + c.Name, text})
+	}
+	for _, incident := range s.incidents() {
+		lines = append(lines, statusLine{"incident " + incident.Name, fmt.Sprintf("incident %s, %s, is %s: %s", incident.Name, incident.Title, incident.Phase, incident.Message)})
 	}
 	for _, m := range s.maintenances() {
 		lines = append(lines, statusLine{"maintenance " + m.Name, fmt.Sprintf("maintenance %s, %s, is %s", m.Name, m.Title, maintenanceTimes(m, now))})
@@ -108,6 +121,17 @@ func (s portalStatus) frame(now time.Time, style frameStyle) string {
 		t := style.newTable("GROUP", "COMPONENT", "STATUS", "FOR", "BECAUSE OF", "OPERATIONAL IN 30 DAYS")
 		for _, c := range s.Components {
 			t.AppendRow(table.Row{c.Group, c.Name, c.Status, age(now, c.Since), c.BecauseOf(), operationalShare(c.Days)})
+		}
+		text.WriteString("\n\n" + t.Render())
+	}
+	if incidents := s.incidents(); len(incidents) > 0 {
+		t := style.newTable("INCIDENT", "TITLE", "SEVERITY", "PHASE", "STARTED", "RESOLVED", "COMPONENTS")
+		for _, i := range incidents {
+			resolved := ""
+			if i.ResolvedAt != nil {
+				resolved = stamp(*i.ResolvedAt, now)
+			}
+			t.AppendRow(table.Row{i.Name, i.Title, i.Severity, i.Phase, stamp(i.StartedAt, now), resolved, strings.Join(i.Components, ", ")})
 		}
 		text.WriteString("\n\n" + t.Render())
 	}

@@ -245,7 +245,7 @@ func clusterKinds(options Options) []kind {
 }
 
 func hubKinds() []kind {
-	return []kind{clusterGroupUpgrades(), maintenanceWindows(), components(), maintenances()}
+	return []kind{clusterGroupUpgrades(), maintenanceWindows(), components(), maintenances(), incidents()}
 }
 
 // clusterOf returns the cluster of an object: empty for the hub.

@@ -54,7 +54,7 @@ const (
 // portalObject is an object that a status portal shows.
 type portalObject interface {
 	kubeclient.Object
-	*sreportalv1.Component | *sreportalv1.Maintenance
+	*sreportalv1.Component | *sreportalv1.Maintenance | *sreportalv1.Incident
 }
 
 // shownStatus is the part of an object's status that the controller reads.
@@ -78,11 +78,14 @@ type portalObjects[T portalObject] struct {
 	portal  func(T) string
 	declare func(T) portal.ObjectRequest
 	status  func(T) shownStatus
+	// past is the status of an object that ended too long ago for its portal; nil: a portal keeps all objects of the kind.
+	past func(T) any
 }
 
-// components is the kind Component, and maintenances the kind Maintenance.
+// components is the kind Component, maintenances the kind Maintenance, and incidents the kind Incident.
 func components() kind   { return portalKind("components", newComponents) }
 func maintenances() kind { return portalKind("maintenances", newMaintenances) }
+func incidents() kind    { return portalKind("incidents", newIncidents) }
 
 func newComponents(cluster *kube.Cluster, options Options) *portalObjects[*sreportalv1.Component] {
 	return &portalObjects[*sreportalv1.Component]{
@@ -108,6 +111,24 @@ func newMaintenances(cluster *kube.Cluster, options Options) *portalObjects[*sre
 		},
 		status: func(m *sreportalv1.Maintenance) shownStatus {
 			return shownStatus{m.Status.ObservedGeneration, m.Status.PortalRun, m.Status.Conditions}
+		},
+		past: func(m *sreportalv1.Maintenance) any { return portal.Completed(m.Generation, m.CreationTimestamp) },
+	}
+}
+
+func newIncidents(cluster *kube.Cluster, options Options) *portalObjects[*sreportalv1.Incident] {
+	return &portalObjects[*sreportalv1.Incident]{
+		kind: portal.KindIncident, cluster: cluster, temporal: options.Temporal,
+		create: func() *sreportalv1.Incident { return &sreportalv1.Incident{} },
+		portal: func(i *sreportalv1.Incident) string { return i.Spec.PortalRef },
+		declare: func(i *sreportalv1.Incident) portal.ObjectRequest {
+			return portal.ObjectRequest{Incident: &sreportalv1.Incident{ObjectMeta: identityOf(i), Spec: i.Spec}}
+		},
+		status: func(i *sreportalv1.Incident) shownStatus {
+			return shownStatus{i.Status.ObservedGeneration, i.Status.PortalRun, i.Status.Conditions}
+		},
+		past: func(i *sreportalv1.Incident) any {
+			return portal.Resolved(i.Generation, i.CreationTimestamp, i.Spec.Updates)
 		},
 	}
 }
@@ -268,8 +289,8 @@ func (r *portalObjects[T]) show(ctx context.Context, object, complete T, name st
 		return reconcile.Result{}, describe("show "+r.kind+" "+object.GetName()+" on portal "+name, err)
 	}
 	r.warn(ctx, object, answer.Warnings)
-	if answer.Forgotten {
-		return reconcile.Result{}, objects.Publish(ctx, r.cluster.Client, object, portal.Completed(object.GetGeneration(), object.GetCreationTimestamp()))
+	if answer.Forgotten && r.past != nil {
+		return reconcile.Result{}, objects.Publish(ctx, r.cluster.Client, object, r.past(object))
 	}
 	return reconcile.Result{RequeueAfter: portalPause}, nil
 }

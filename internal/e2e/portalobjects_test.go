@@ -108,6 +108,47 @@ spec: {displayName: Twice, group: Customers, portalRef: twice, status: degraded}
 	twice.awaitGone()
 }
 
+func TestAnAppliedIncidentAffectsItsComponentUntilItIsResolved(t *testing.T) {
+	shared(t)
+	const portalName = "disturbed"
+	shop := componentObject(t, "disturbed-shop", portalName)
+	shop.await("True Reconciled")
+	begun := time.Now().Add(-90 * time.Minute)
+	found := map[string]any{"timestamp": rfc3339(begun), "phase": "investigating", "message": "many errors"}
+	incident := hubObject(t, sreportal, "Incident", "no-login", map[string]any{
+		"title": "No login", "portalRef": portalName, "severity": "major", "components": []any{"disturbed-shop"},
+	})
+	incident.create()
+	incident.await("False InvalidSpec")
+	shop.awaitField("operational", "status", "computedStatus")
+
+	incident.object.Object["spec"].(map[string]any)["updates"] = []any{found}
+	incident.apply(incident.object, "test")
+	incident.await("True Reconciled")
+	object := shop.awaitField("partial_outage", "status", "computedStatus")
+	active, _, _ := unstructured.NestedInt64(object.Object, "status", "activeIncidents")
+	require.EqualValues(t, 1, active)
+	days, _, _ := unstructured.NestedSlice(object.Object, "status", "dailyWorstStatus")
+	require.Len(t, days, 30)
+	require.Equal(t, "partial_outage", days[29].(map[string]any)["worstStatus"])
+	require.Equal(t, []string{"incident no-login"}, portalView(t, portalName).Components[0].Because)
+
+	incident.object.Object["spec"].(map[string]any)["updates"] = []any{
+		map[string]any{"timestamp": rfc3339(begun.Add(time.Hour)), "phase": "resolved", "message": "certificate renewed"}, found,
+	}
+	incident.apply(incident.object, "test")
+	object = incident.awaitField("resolved", "status", "currentPhase")
+	minutes, _, _ := unstructured.NestedInt64(object.Object, "status", "durationMinutes")
+	require.EqualValues(t, 60, minutes)
+	require.Equal(t, portalName, object.GetLabels()["sreportal.io/portal"])
+	shop.awaitField("operational", "status", "computedStatus")
+	for _, r := range []*kubeRequestor{incident, shop} {
+		r.delete()
+		r.awaitGone()
+	}
+	awaitComponents(t, portalName, 0)
+}
+
 // An object loses its finalizer by force while no worker runs, and the workflow of a portal is terminated.
 func TestAPortalIsRestoredFromItsObjects(t *testing.T) {
 	alone(t)

@@ -52,6 +52,12 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		return append(invalid, validatePortal(object.Spec.PortalRef, spec.Child("portalRef"))...)
 	case *sreportalv1.Maintenance:
 		return append(windows.CheckMaintenance(&object.Spec, spec), validatePortal(object.Spec.PortalRef, spec.Child("portalRef"))...)
+	case *sreportalv1.Incident:
+		invalid := validatePortal(object.Spec.PortalRef, spec.Child("portalRef"))
+		if len(object.Spec.Updates) == 0 {
+			invalid = append(invalid, field.Required(spec.Child("updates"), "without an update the incident has no phase"))
+		}
+		return invalid
 	case *sreportalv1.Component:
 		return validatePortal(object.Spec.PortalRef, spec.Child("portalRef"))
 	}

@@ -21,6 +21,7 @@ func Kinds() []schema.GroupResource {
 		{Group: "maintenance.nvidia.com", Resource: "nodemaintenances"},
 		{Group: "ran.openshift.io", Resource: "clustergroupupgrades"},
 		{Group: "sreportal.io", Resource: "components"},
+		{Group: "sreportal.io", Resource: "incidents"},
 		{Group: "sreportal.io", Resource: "maintenances"},
 	}
 }

@@ -7,7 +7,7 @@ import (
 	"unicode/utf8"
 )
 
-// maxTexts is the largest size of all texts of components, maintenances and windows, in bytes. A portal passes them, with the history of its
+// maxTexts is the largest size of all texts of components, maintenances, incidents and windows, in bytes. A portal passes them, with the history of its
 // components, from run to run of its workflow, and its view is one answer: the server's limit is 2 MiB.
 const maxTexts = 480 << 10
 
@@ -15,13 +15,16 @@ const maxTexts = 480 << 10
 func (p *Portal) checkCapacity(r ApplyRequest, more ...Announcement) error {
 	trial := Portal{
 		Name: p.Name, Components: slices.Clone(p.Components), Maintenances: slices.Clone(p.Maintenances),
-		Windows: append(slices.Clone(p.Windows), more...),
+		Incidents: slices.Clone(p.Incidents), Windows: append(slices.Clone(p.Windows), more...),
 	}
 	for _, c := range r.Components {
 		trial.applyComponent(c, nil, p.Counted)
 	}
 	for _, m := range r.Maintenances {
 		trial.applyMaintenance(m, nil, p.Counted)
+	}
+	for _, incident := range r.incidents {
+		trial.applyIncident(incident, nil, p.Counted)
 	}
 	return trial.checkSize()
 }
@@ -33,6 +36,7 @@ func (p *Portal) checkSize() error {
 	}{
 		{"components", len(p.Components), maxComponents},
 		{"maintenances", len(p.Maintenances), maxMaintenances},
+		{"incidents", len(p.Incidents), maxIncidents},
 		{"windows", len(p.Windows), maxWindows},
 	} {
 		if kind.have > kind.limit {
@@ -54,6 +58,9 @@ func (p *Portal) length() int {
 	}
 	for _, m := range p.Maintenances {
 		total += m.Bytes
+	}
+	for _, incident := range p.Incidents {
+		total += incident.Bytes
 	}
 	for _, a := range p.Windows {
 		total += a.Bytes

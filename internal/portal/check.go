@@ -13,9 +13,10 @@ import (
 )
 
 const (
-	// maxComponents, maxMaintenances and maxWindows are the limits of a portal; windows count if they have an opening.
+	// maxComponents, maxMaintenances, maxIncidents and maxWindows are the limits of a portal; windows count if they have an opening.
 	maxComponents   = 220
 	maxMaintenances = 200
+	maxIncidents    = 200
 	maxWindows      = 200
 	// maxText is the longest name or reason, in bytes.
 	maxText = 1000
@@ -41,7 +42,7 @@ func (r Request) check() error {
 
 // CheckApply returns all problems of objects, or nil. It repeats the checks of the schema, because it is the last check before the page.
 func (p *Portal) CheckApply(r ApplyRequest) error {
-	if len(r.Components)+len(r.Maintenances) == 0 {
+	if len(r.Components)+len(r.Maintenances)+len(r.incidents) == 0 {
 		return errors.New("components, maintenances: there are none")
 	}
 	problems := []error{r.check()}
@@ -54,6 +55,9 @@ func (p *Portal) CheckApply(r ApplyRequest) error {
 	}
 	for _, m := range r.Maintenances {
 		problems = append(problems, p.checkObject(names, "Maintenance", m.Namespace, m.Name, m.Spec.PortalRef, p.checkMaintenance(m, r.declaring)))
+	}
+	for _, incident := range r.incidents {
+		problems = append(problems, p.checkObject(names, KindIncident, incident.Namespace, incident.Name, incident.Spec.PortalRef, p.checkIncident(incident)))
 	}
 	if err := errors.Join(problems...); err != nil {
 		return err

@@ -6,14 +6,15 @@ import (
 	"time"
 )
 
-// Move lists the components and maintenances that another portal shows now.
+// Move lists the components, maintenances and incidents that another portal shows now.
 type Move struct {
 	To           string   `json:"to"`
 	Components   []Object `json:"components,omitempty"`
 	Maintenances []Object `json:"maintenances,omitempty"`
+	Incidents    []Object `json:"incidents,omitempty"`
 }
 
-// Object is a component or maintenance of a portal.
+// Object is a component, maintenance or incident of a portal.
 type Object struct {
 	Namespace string `json:"namespace,omitempty"`
 	Name      string `json:"name"`
@@ -24,11 +25,14 @@ type Object struct {
 func (o Object) is(other Object) bool { return o.Namespace == other.Namespace && o.Name == other.Name }
 
 // Empty reports whether nothing has moved.
-func (m Move) Empty() bool { return len(m.Components)+len(m.Maintenances) == 0 }
+func (m Move) Empty() bool { return len(m.Components)+len(m.Maintenances)+len(m.Incidents) == 0 }
 
 // And merges two moves; of each object the later entry counts.
 func (m Move) And(more Move) Move {
-	return Move{To: more.To, Components: latest(m.Components, more.Components), Maintenances: latest(m.Maintenances, more.Maintenances)}
+	return Move{
+		To: more.To, Components: latest(m.Components, more.Components), Maintenances: latest(m.Maintenances, more.Maintenances),
+		Incidents: latest(m.Incidents, more.Incidents),
+	}
 }
 
 func latest(all, more []Object) []Object {
@@ -47,7 +51,10 @@ func latest(all, more []Object) []Object {
 
 // Without removes what was sent already, except objects that were applied since.
 func (m Move) Without(sent Move) Move {
-	return Move{To: m.To, Components: unsent(m.Components, sent.Components), Maintenances: unsent(m.Maintenances, sent.Maintenances)}
+	return Move{
+		To: m.To, Components: unsent(m.Components, sent.Components), Maintenances: unsent(m.Maintenances, sent.Maintenances),
+		Incidents: unsent(m.Incidents, sent.Incidents),
+	}
 }
 
 func unsent(all, sent []Object) []Object {
@@ -75,6 +82,9 @@ func (p *Portal) RemoveMoved(m Move, now time.Time) bool {
 	})
 	p.Maintenances = slices.DeleteFunc(p.Maintenances, func(one Maintenance) bool {
 		return leaves("maintenance", m.Maintenances, Object{one.Namespace, one.Name, one.Applied})
+	})
+	p.Incidents = slices.DeleteFunc(p.Incidents, func(one Incident) bool {
+		return leaves("incident", m.Incidents, Object{one.Namespace, one.Name, one.Applied})
 	})
 	if len(gone) == 0 {
 		return false

@@ -16,12 +16,14 @@ import (
 const (
 	KindComponent   = "Component"
 	KindMaintenance = "Maintenance"
+	KindIncident    = "Incident"
 )
 
-// ObjectRequest declares a component or a maintenance by its object on the hub. One of both is set.
+// ObjectRequest declares a component, a maintenance or an incident by its object on the hub. One of them is set.
 type ObjectRequest struct {
 	Component   *sreportalv1.Component   `json:"component,omitempty"`
 	Maintenance *sreportalv1.Maintenance `json:"maintenance,omitempty"`
+	Incident    *sreportalv1.Incident    `json:"incident,omitempty"`
 	// Withdrawn: the object is deleted, invalid, or of another portal. Only its metadata count.
 	Withdrawn bool `json:"withdrawn,omitempty"`
 }
@@ -33,7 +35,7 @@ type ObjectName struct {
 	Name      string `json:"name,omitempty"`
 }
 
-// Declaration is the object on the hub that declares a component or a maintenance.
+// Declaration is the object on the hub that declares a component, a maintenance or an incident.
 type Declaration struct {
 	UID        types.UID   `json:"uid"`
 	Created    metav1.Time `json:"created"`
@@ -81,28 +83,35 @@ func (r ObjectRequest) apply() ApplyRequest {
 	if r.Maintenance != nil {
 		apply.Maintenances = []sreportalv1.Maintenance{*r.Maintenance}
 	}
+	if r.Incident != nil {
+		apply.incidents = []sreportalv1.Incident{*r.Incident}
+	}
 	return apply
 }
 
 // CheckDeclare returns why an object cannot be shown, or nil.
 func (p *Portal) CheckDeclare(r ObjectRequest) error {
+	apply := r.apply()
 	switch {
-	case (r.Component == nil) == (r.Maintenance == nil):
-		return errors.New("either component or maintenance must be set")
+	case len(apply.Components)+len(apply.Maintenances)+len(apply.incidents) != 1:
+		return errors.New("one of component, maintenance and incident must be set")
 	case r.Withdrawn:
 		return nil
 	}
-	return p.CheckApply(r.apply())
+	return p.CheckApply(apply)
 }
 
 // Declare shows or withdraws an object that CheckDeclare has accepted. It returns what is new here.
 func (p *Portal) Declare(r ObjectRequest, now time.Time) (Answer, Move) {
 	if r.Withdrawn {
 		p.Advance(now)
-		if r.Component != nil {
+		switch {
+		case r.Component != nil:
 			p.withdraw(KindComponent, r.Component.UID, now)
-		} else {
+		case r.Maintenance != nil:
 			p.withdraw(KindMaintenance, r.Maintenance.UID, now)
+		case r.Incident != nil:
+			p.withdraw(KindIncident, r.Incident.UID, now)
 		}
 		return p.answer(nil), Move{To: p.Name}
 	}
@@ -123,6 +132,9 @@ func (p *Portal) Declare(r ObjectRequest, now time.Time) (Answer, Move) {
 			answer.Warnings = append(answer.Warnings, "the maintenance was over when it was applied: it ended "+clock(m.Spec.ScheduledEnd.Time))
 		}
 	}
+	if incident := r.Incident; incident != nil {
+		answer.Forgotten = p.incident(incident.Name) == nil
+	}
 	return answer, added
 }
 
@@ -138,6 +150,7 @@ func (p *Portal) withdraw(kind string, uid types.UID, now time.Time) bool {
 	}
 	p.Components = slices.DeleteFunc(p.Components, func(c Component) bool { return is(KindComponent, c.Name, c.Object) })
 	p.Maintenances = slices.DeleteFunc(p.Maintenances, func(m Maintenance) bool { return is(KindMaintenance, m.Name, m.Object) })
+	p.Incidents = slices.DeleteFunc(p.Incidents, func(one Incident) bool { return is(KindIncident, one.Name, one.Object) })
 	if gone == "" {
 		return false
 	}
@@ -150,7 +163,7 @@ func (p *Portal) withdraw(kind string, uid types.UID, now time.Time) bool {
 type ObjectStatus struct {
 	ObjectName
 	UID types.UID
-	// Status is a sreportalv1.ComponentStatus or a sreportalv1.MaintenanceStatus.
+	// Status is a sreportalv1.ComponentStatus, MaintenanceStatus or IncidentStatus.
 	Status any
 
 	shown string
@@ -167,9 +180,11 @@ func (p *Portal) Unpublished(run string, limit int) []ObjectStatus {
 	}
 	for _, c := range p.Components {
 		if d := c.Object; d != nil {
-			add(KindComponent, c.Namespace, c.Name, d, string(c.Status)+" "+clock(c.Since), func() any {
+			active := len(p.activeIncidents(c))
+			add(KindComponent, c.Namespace, c.Name, d, fmt.Sprintf("%s %s %d %s", c.Status, clock(c.Since), active, dateOf(p.Counted)), func() any {
 				return sreportalv1.ComponentStatus{
 					ComputedStatus: c.Status, LastStatusChange: new(metav1.NewTime(c.Since.UTC().Truncate(time.Second))),
+					ActiveIncidents: active, DailyWorstStatus: c.dailyWorst(p.Counted),
 					ObservedGeneration: d.Generation, PortalRun: run, Conditions: d.ready("status: " + string(c.Status)),
 				}
 			})
@@ -180,6 +195,15 @@ func (p *Portal) Unpublished(run string, limit int) []ObjectStatus {
 			phase, message := m.shown(p.Counted)
 			add(KindMaintenance, m.Namespace, m.Name, d, message, func() any {
 				return sreportalv1.MaintenanceStatus{Phase: phase, ObservedGeneration: d.Generation, PortalRun: run, Conditions: d.ready(message)}
+			})
+		}
+	}
+	for _, incident := range p.Incidents {
+		if d := incident.Object; d != nil {
+			status := IncidentStatus(incident.Spec.Updates)
+			add(KindIncident, incident.Namespace, incident.Name, d, string(status.CurrentPhase), func() any {
+				status.ObservedGeneration, status.PortalRun, status.Conditions = d.Generation, run, d.ready("phase: "+string(status.CurrentPhase))
+				return status
 			})
 		}
 	}
@@ -201,6 +225,14 @@ func Completed(generation int64, since metav1.Time) sreportalv1.MaintenanceStatu
 	return sreportalv1.MaintenanceStatus{
 		Phase: sreportalv1.PhaseCompleted, ObservedGeneration: generation, Conditions: d.ready("phase: " + string(sreportalv1.PhaseCompleted)),
 	}
+}
+
+// Resolved returns the status of an incident that was resolved too long ago for its portal.
+func Resolved(generation int64, since metav1.Time, updates []sreportalv1.IncidentUpdate) sreportalv1.IncidentStatus {
+	d := &Declaration{Generation: generation, Since: since.Time}
+	status := IncidentStatus(updates)
+	status.ObservedGeneration, status.Conditions = generation, d.ready("phase: "+string(status.CurrentPhase))
+	return status
 }
 
 // ready returns the condition Ready of an object that the portal shows.
@@ -243,6 +275,11 @@ func (p *Portal) eachDeclaration(visit func(kind, namespace, name string, d *Dec
 	for _, m := range p.Maintenances {
 		if m.Object != nil {
 			visit(KindMaintenance, m.Namespace, m.Name, m.Object)
+		}
+	}
+	for _, incident := range p.Incidents {
+		if incident.Object != nil {
+			visit(KindIncident, incident.Namespace, incident.Name, incident.Object)
 		}
 	}
 }

@@ -17,6 +17,8 @@ type Portal struct {
 	// Components and Maintenances are the applied ones, by name.
 	Components   []Component   `json:"components,omitempty"`
 	Maintenances []Maintenance `json:"maintenances,omitempty"`
+	// Incidents are the declared ones, by name.
+	Incidents []Incident `json:"incidents,omitempty"`
 	// Windows are the latest announcements, by name.
 	Windows []Announcement `json:"windows,omitempty"`
 	// Past are past openings of windows, in the order of their ends.
@@ -83,7 +85,7 @@ const (
 
 // Empty reports whether there is nothing to show.
 func (p *Portal) Empty() bool {
-	return len(p.Components)+len(p.Maintenances)+len(p.Windows)+len(p.Past)+len(p.Refused) == 0
+	return len(p.Components)+len(p.Maintenances)+len(p.Incidents)+len(p.Windows)+len(p.Past)+len(p.Refused) == 0
 }
 
 // occasion is a time at which components are maintained: a maintenance or an opening.
@@ -280,7 +282,7 @@ func (p *Portal) settle(at time.Time) {
 	}
 	for i := range p.Components {
 		c := &p.Components[i]
-		if status := Computed(c.Spec.Status, statuses[c.Name]...); status != c.Status {
+		if status := p.withIncidents(*c, Computed(c.Spec.Status, statuses[c.Name]...)); status != c.Status {
 			c.Status, c.Since = status, at
 		}
 	}
@@ -302,6 +304,7 @@ func (p *Portal) retire(at time.Time) {
 	p.Past = p.Past[max(0, len(p.Past)-maxPast):]
 	p.Past = slices.DeleteFunc(p.Past, func(o PastOpening) bool { return !at.Before(o.End.Add(retention)) })
 	p.forgetMaintenances(at)
+	p.forgetIncidents(at)
 	p.Refused = slices.DeleteFunc(p.Refused, func(r RefusedWindow) bool { return !at.Before(r.Until) })
 	p.fit()
 	p.reconsider()

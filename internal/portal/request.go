@@ -22,8 +22,9 @@ type ApplyRequest struct {
 	Components   []sreportalv1.Component   `json:"components,omitempty"`
 	Maintenances []sreportalv1.Maintenance `json:"maintenances,omitempty"`
 
-	// declaring: it has one object of the hub.
+	// declaring: it has one object of the hub. Only such a request has an incident.
 	declaring bool
+	incidents []sreportalv1.Incident
 }
 
 // DeleteRequest removes components, with their history, and maintenances.
@@ -51,7 +52,7 @@ type Answer struct {
 	Changes []string `json:"changes,omitempty"`
 	// Warnings are effects that the author may not expect.
 	Warnings []string `json:"warnings,omitempty"`
-	// Forgotten: the portal does not keep the declared maintenance, which ended too long ago.
+	// Forgotten: the portal does not keep the declared maintenance or incident, which ended too long ago.
 	Forgotten bool `json:"forgotten,omitempty"`
 }
 
@@ -74,6 +75,13 @@ func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
 			added.Maintenances = append(added.Maintenances, Object{object.Namespace, object.Name, now})
 		}
 		report("maintenance", object.Name, result)
+	}
+	for _, object := range r.incidents {
+		result := p.applyIncident(object, r.declaration(object.ObjectMeta, now), now)
+		if result == "added" {
+			added.Incidents = append(added.Incidents, Object{object.Namespace, object.Name, now})
+		}
+		report("incident", object.Name, result)
 	}
 	changed := slices.DeleteFunc(slices.Clone(changes), func(change string) bool { return strings.HasSuffix(change, unchanged) })
 	if len(changed) > 0 {
@@ -176,7 +184,7 @@ func (p *Portal) CheckDelete(r DeleteRequest) error {
 	declared := 0
 	p.eachDeclaration(func(string, string, string, *Declaration) { declared++ })
 	if r.All && declared > 0 {
-		return fmt.Errorf("all: objects on the hub declare %d components and maintenances of the portal: delete those objects", declared)
+		return fmt.Errorf("all: objects on the hub declare %d components, maintenances and incidents of the portal: delete those objects", declared)
 	}
 	for _, c := range p.Components {
 		if c.Object != nil && slices.Contains(r.Components, c.Name) {
@@ -222,7 +230,7 @@ func (p *Portal) Delete(r DeleteRequest, now time.Time) Answer {
 	p.Components = slices.DeleteFunc(p.Components, func(c Component) bool { return gone("component", r.Components, c.Name) })
 	p.Maintenances = slices.DeleteFunc(p.Maintenances, func(m Maintenance) bool { return gone("maintenance", r.Maintenances, m.Name) })
 	if r.All {
-		p.Windows, p.Past, p.Refused = nil, nil, nil
+		p.Incidents, p.Windows, p.Past, p.Refused = nil, nil, nil, nil
 	}
 	p.record(r.Request, listed(changes), now)
 	p.changed(now)

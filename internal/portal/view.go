@@ -1,4 +1,4 @@
-// Package portal decides what a status page shows: the declared status of its components and that of the maintenances in progress, all maintenances,
+// Package portal decides what a status page shows: the declared status of its components and what maintenances in progress and incidents make of it, all maintenances,
 // and thirty days of history. It reads no clock: callers pass the time.
 package portal
 
@@ -25,6 +25,8 @@ type View struct {
 	InProgress []MaintenanceView `json:"inProgress"`
 	Upcoming   []MaintenanceView `json:"upcoming"`
 	Completed  []MaintenanceView `json:"completed"`
+	// Incidents that are not resolved, the latest to start first, then the others, the last to be resolved first.
+	Incidents []IncidentView `json:"incidents,omitempty"`
 	// Problems are declared objects that cannot be shown, and why.
 	Problems []string `json:"problems,omitempty"`
 	// Events are the latest requests of people, in order.
@@ -44,8 +46,8 @@ type ComponentView struct {
 	Declared sreportalv1.ServiceStatus `json:"declared"`
 	Status   sreportalv1.ServiceStatus `json:"status"`
 	Since    time.Time                 `json:"since"`
-	// Because are the maintenances in progress that replace the declared status; of very many, those with the worst status. Empty: the declared
-	// status is shown. BecauseMore is how many more there are.
+	// Because are the maintenances in progress that replace the declared status, and the incidents that make it worse, as "incident NAME"; of very many,
+	// those with the worst status. Empty: the declared status is shown. BecauseMore is how many more there are.
 	Because     []string `json:"because,omitempty"`
 	BecauseMore int      `json:"becauseMore,omitempty"`
 	// Days are the last thirty days, oldest first; the last one is that of AsOf.
@@ -142,11 +144,14 @@ func (p *Portal) Overview() View {
 			v.Problems = append(v.Problems, fmt.Sprintf("maintenance %s has no phase: %s", o.Name, o.invalid))
 		}
 	}
+	for _, incident := range p.Incidents {
+		v.Incidents = append(v.Incidents, incident.view(p))
+	}
 	for _, refused := range p.Refused {
 		v.Problems = append(v.Problems, fmt.Sprintf("window %s is not shown: %s", refused.Window, refused.Why))
 	}
 	for _, c := range p.Components {
-		names, more := causes(because[c.Name])
+		names, more := causes(append(because[c.Name], incidentCauses(p.activeIncidents(c))...))
 		v.Components = append(v.Components, ComponentView{
 			Name: c.Name, DisplayName: c.Spec.DisplayName, Description: c.Spec.Description, Group: c.Spec.Group, Link: c.Spec.Link,
 			Declared: Worst(c.Spec.Status), Status: c.Status, Since: c.Since.UTC(), Because: names, BecauseMore: more,
@@ -159,7 +164,7 @@ func (p *Portal) Overview() View {
 // maxBecause limits the maintenances that are named for a component.
 const maxBecause = 10
 
-// causes are the first maintenances, of very many those with the worst status, and how many more there are.
+// causes are the first maintenances and incidents, of very many those with the worst status, and how many more there are.
 func causes(of []MaintenanceView) (names []string, more int) {
 	slices.SortFunc(of, func(a, b MaintenanceView) int {
 		return cmp.Or(slices.Index(statuses(), known(a.AffectedStatus))-slices.Index(statuses(), known(b.AffectedStatus)), strings.Compare(a.Name, b.Name))
@@ -172,7 +177,7 @@ func causes(of []MaintenanceView) (names []string, more int) {
 	return names, len(of) - len(names)
 }
 
-// BecauseOf names the maintenances that replace the declared status; empty: none.
+// BecauseOf names the maintenances and incidents that replace the declared status; empty: none.
 func (c ComponentView) BecauseOf() string {
 	text := strings.Join(c.Because, ", ")
 	if c.BecauseMore > 0 {
@@ -189,6 +194,7 @@ func (v *View) order() {
 	byName := func(a, b MaintenanceView) int { return strings.Compare(a.Name, b.Name) }
 	slices.SortFunc(v.InProgress, func(a, b MaintenanceView) int { return cmp.Or(a.End.Compare(b.End), byName(a, b)) })
 	slices.SortFunc(v.Upcoming, func(a, b MaintenanceView) int { return cmp.Or(a.Start.Compare(b.Start), byName(a, b)) })
+	slices.SortStableFunc(v.Incidents, compareIncidents)
 	slices.SortFunc(v.Completed, func(a, b MaintenanceView) int { return cmp.Or(b.End.Compare(a.End), byName(a, b)) })
 }
 

@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
+	"drydock.dev/drydock/internal/portal"
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -27,6 +28,7 @@ func (s *Server) mcpHandler() http.Handler {
 	tools := mcpTools{s}
 	addTool(server, "list_components", "List the components of the platform with their status now and in the last 30 days.", tools.listComponents)
 	addTool(server, "list_maintenances", "List maintenances of components: upcoming, in_progress or completed ones, or all.", tools.listMaintenances)
+	addTool(server, "list_incidents", "List incidents of components: those that are not resolved, or all of the last 30 days.", tools.listIncidents)
 	addTool(server, "get_platform_status", "Get the status of the whole platform, and the current maintenances and rollouts.", tools.platformStatus)
 	if !s.options.PortalOnly {
 		addTool(server, "list_upgrades", "List rollouts to clusters: batches, progress, and what each waits for.", tools.listUpgrades)
@@ -77,6 +79,27 @@ func (t mcpTools) listMaintenances(in maintenancesInput) (map[string]any, error)
 	return asJSON(listMaintenances(t.view(), &statusv1.ListMaintenancesRequest{Phase: phase}))
 }
 
+type incidentsInput struct {
+	All bool `json:"all,omitempty" jsonschema:"also those that are resolved"`
+}
+
+// incidents is the answer of list_incidents.
+type incidents struct {
+	Incidents []portal.IncidentView `json:"incidents"`
+	Freshness freshness             `json:"freshness"`
+}
+
+func (t mcpTools) listIncidents(in incidentsInput) (incidents, error) {
+	v := t.view()
+	answer := incidents{Incidents: []portal.IncidentView{}, Freshness: newFreshness(v)}
+	for _, i := range v.incidents() {
+		if in.All || i.ResolvedAt == nil {
+			answer.Incidents = append(answer.Incidents, i)
+		}
+	}
+	return answer, nil
+}
+
 type upgradesInput struct {
 	RunningOnly bool `json:"runningOnly,omitempty" jsonschema:"leave out those that have ended"`
 }
@@ -102,6 +125,7 @@ type platformStatus struct {
 	// Impaired are the components that are not operational.
 	Impaired     []impairedComponent `json:"impaired" jsonschema:"components that are not operational"`
 	Maintenances []string            `json:"maintenancesInProgress"`
+	Incidents    []string            `json:"incidents" jsonschema:"titles of the incidents that are not resolved"`
 	Problems     []string            `json:"problems" jsonschema:"what was declared and cannot be shown, and why"`
 	Upgrades     []string            `json:"upgradesRunning"`
 	Nodes        []string            `json:"nodesUnderMaintenance"`
@@ -130,7 +154,7 @@ func (t mcpTools) platformStatus(noInput) (platformStatus, error) {
 	v := t.view()
 	status := platformStatus{
 		Headline: headline(v), Status: v.status(), Freshness: newFreshness(v),
-		Impaired: []impairedComponent{}, Maintenances: []string{}, Problems: append([]string{}, v.problems()...),
+		Impaired: []impairedComponent{}, Maintenances: []string{}, Incidents: []string{}, Problems: append([]string{}, v.problems()...),
 		Upgrades: []string{}, Nodes: []string{}, NodesWaiting: []string{}, Unread: unread(v.Upgrades, v.Nodes, v.MoreUpgrades, v.MoreNodes),
 	}
 	if v.PortalOnly {
@@ -143,6 +167,9 @@ func (t mcpTools) platformStatus(noInput) (platformStatus, error) {
 	}
 	for _, m := range v.maintenances(sreportalv1.PhaseInProgress) {
 		status.Maintenances = append(status.Maintenances, m.Title)
+	}
+	for _, i := range incidentsOf(v, false) {
+		status.Incidents = append(status.Incidents, i.Title)
 	}
 	for _, u := range v.Upgrades {
 		if u.Running() {

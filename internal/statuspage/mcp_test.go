@@ -31,7 +31,7 @@ func toolsOf(t *testing.T, session *mcp.ClientSession) []string {
 
 func (s *stage) testMCP(t *testing.T) {
 	session := agentAt(t, s.url)
-	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "get_platform_status", "list_upgrades", "explain_wait"}, toolsOf(t, session))
+	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "list_incidents", "get_platform_status", "list_upgrades", "explain_wait"}, toolsOf(t, session))
 
 	call := func(tool string, arguments map[string]any) (*mcp.CallToolResult, string) {
 		result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: tool, Arguments: arguments})
@@ -43,6 +43,7 @@ func (s *stage) testMCP(t *testing.T) {
 	for tool, texts := range map[string]string{
 		"list_components":     "Build farm",
 		"list_maintenances":   "Database upgrade",
+		"list_incidents":      "Names do not resolve",
 		"get_platform_status": "Major outage",
 		"list_upgrades":       "november",
 	} {

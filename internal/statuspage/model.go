@@ -70,7 +70,7 @@ type componentModel struct {
 	DaysText string
 	// Uptime is e.g. "99.95% uptime"; empty: nothing is known.
 	Uptime string
-	// Reasons are the titles of the maintenances that override the declared status.
+	// Reasons are the titles of the maintenances that override the declared status, and of the incidents that make it worse.
 	Reasons []string
 }
 
@@ -79,6 +79,9 @@ func groupsOf(v *View) []groupModel {
 	titles := map[string]string{}
 	for _, m := range v.maintenances(sreportalv1.PhaseInProgress) {
 		titles[m.Name] = m.Title
+	}
+	for _, i := range v.incidents() {
+		titles["incident "+i.Name] = i.Title
 	}
 	var groups []groupModel
 	for _, c := range v.components() {
@@ -132,6 +135,45 @@ func maintenancesOf(v *View, phase sreportalv1.MaintenancePhase) []maintenanceMo
 		models = append(models, model)
 	}
 	return models
+}
+
+// incidentModel is an incident with the names of its components.
+type incidentModel struct {
+	portal.IncidentView
+	Pill  pill
+	Names []string
+}
+
+// incidentsOf are the incidents that are not resolved, or the last ones that are.
+func incidentsOf(v *View, resolved bool) []incidentModel {
+	names := map[string]string{}
+	for _, c := range v.components() {
+		names[c.Name] = c.DisplayName
+	}
+	var models []incidentModel
+	for _, i := range v.incidents() {
+		if (i.ResolvedAt != nil) != resolved || resolved && len(models) == shownCompleted {
+			continue
+		}
+		model := incidentModel{IncidentView: i, Pill: pill{tone(portal.StatusOf(i.Severity)), incidentWords(i)}}
+		if resolved {
+			model.Pill.Tone = "good"
+		}
+		for _, name := range i.Components {
+			model.Names = append(model.Names, cmp.Or(names[name], name))
+		}
+		models = append(models, model)
+	}
+	return models
+}
+
+// incidentWords are the severity and the phase of an incident, such as "Major, monitoring".
+func incidentWords(i portal.IncidentView) string {
+	if i.ResolvedAt != nil {
+		return "Resolved"
+	}
+	severity := string(i.Severity)
+	return strings.ToUpper(severity[:1]) + severity[1:] + ", " + string(i.Phase)
 }
 
 func maintenancePill(m portal.MaintenanceView) pill {

@@ -209,6 +209,7 @@ func (p *pages) overview(v *View) []part {
 	return []part{
 		{"summary", "summary", newSummary(v)},
 		{"holds", "holds", v.Holds},
+		{"incidents", "incidents", incidentsOf(v, false)},
 		{"current", "current", maintenancesOf(v, sreportalv1.PhaseInProgress)},
 		{"components", "components", componentsModel{p.portal, groupsOf(v), v.unread(), legend()}},
 		{"upcoming", "upcoming", maintenancesOf(v, sreportalv1.PhaseUpcoming)},
@@ -216,6 +217,7 @@ func (p *pages) overview(v *View) []part {
 		{"upgrades", "upgrades", upgradesModel{upgrades, over, v.MoreUpgrades}},
 		{"nodes", "nodes", nodesModel{nodes, v.MoreNodes}},
 		{"completed", "completed", maintenancesOf(v, sreportalv1.PhaseCompleted)},
+		{"resolved", "resolved", incidentsOf(v, true)},
 	}
 }
 

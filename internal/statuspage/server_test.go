@@ -214,7 +214,7 @@ func (s *stage) testPortalOnly(t *testing.T) {
 	require.Nil(t, watching.Msg().GetNodes())
 
 	session := agentAt(t, address)
-	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "get_platform_status"}, toolsOf(t, session))
+	require.ElementsMatch(t, []string{"list_components", "list_maintenances", "list_incidents", "get_platform_status"}, toolsOf(t, session))
 	result, err := session.CallTool(t.Context(), &mcp.CallToolParams{Name: "get_platform_status", Arguments: map[string]any{}})
 	require.NoError(t, err)
 	text, err := json.Marshal(result.StructuredContent)

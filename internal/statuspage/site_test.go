@@ -32,6 +32,7 @@ func TestPagesShowTheCurrentState(t *testing.T) {
 	}{
 		{"the overview shows everything", "/", []string{
 			"Maintenance in progress", "Database upgrade", "because of Database upgrade", "Upcoming maintenance", "Saturday night", "Past maintenance", "New switches",
+			"<h2 id=\"h-incidents\">Incidents</h2>", "Names do not resolve", "Major, monitoring", "The cache is filled again.", "Past incidents", "No login", "Resolved",
 			`aria-label="Last 30 days, by the worst of each: not known on 5 days, operational on 23 days, partial outage on 1 day (11 Nov), under maintenance on 1 day (21 Nov)."`,
 			`href="/upgrades/prod/november"`, "Batch 2 of 3", "1 of 3 clusters complete, 1 running, 1 pending", `value="42"`, "Blocked", "Batch in progress", "prod/october",
 			`href="/nodes/spoke-2/worker-3"`, "cluster spoke-2, for november.prod.cgu", "End unknown: spoke-2 is blocked: budget shop/web allows 0 of 3.",

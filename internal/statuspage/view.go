@@ -173,6 +173,14 @@ func (v *View) maintenances(phase sreportalv1.MaintenancePhase) []portal.Mainten
 	return slices.Concat(v.Portal.InProgress, v.Portal.Upcoming, v.Portal.Completed)
 }
 
+// incidents of the portal.
+func (v *View) incidents() []portal.IncidentView {
+	if v.Portal == nil {
+		return nil
+	}
+	return v.Portal.Incidents
+}
+
 // problems of the portal: objects that it cannot show, and why.
 func (v *View) problems() []string {
 	if v.Portal == nil {

@@ -82,6 +82,10 @@ func ofPortal() *portal.View {
 			Name: "saturday-night", Title: "Saturday night", Components: []string{"ci"}, Start: noon.Add(10 * time.Hour), End: noon.Add(14 * time.Hour),
 			Phase: sreportalv1.PhaseUpcoming, AffectedStatus: sreportalv1.StatusMaintenance, Window: "prod/saturday-night",
 		}},
+		Incidents: []portal.IncidentView{
+			{Name: "dns", Title: "Names do not resolve", Severity: sreportalv1.SeverityMajor, Phase: sreportalv1.IncidentMonitoring, Components: []string{"ci"}, StartedAt: noon.Add(-2 * time.Hour), Message: "The cache is filled again."},
+			{Name: "login", Title: "No login", Severity: sreportalv1.SeverityMinor, Phase: sreportalv1.IncidentResolved, StartedAt: noon.Add(-30 * time.Hour), ResolvedAt: new(noon.Add(-29 * time.Hour)), Message: "A certificate was renewed."},
+		},
 		Completed: []portal.MaintenanceView{{
 			Name: "switches", Title: "New switches", Start: noon.Add(-50 * time.Hour), End: noon.Add(-48 * time.Hour),
 			Phase: sreportalv1.PhaseCompleted, AffectedStatus: sreportalv1.StatusDegraded,

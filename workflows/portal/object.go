@@ -27,7 +27,7 @@ const (
 	publishedTogether = 50
 )
 
-// publish writes the statuses of components and maintenances to the objects that declare them.
+// publish writes the statuses of components, maintenances and incidents to the objects that declare them.
 func (s *statusPortal) publish(ctx workflow.Context) {
 	run := workflow.GetInfo(ctx).FirstRunID
 	retrier := kit.HubRetrier(nil)

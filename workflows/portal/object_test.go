@@ -35,6 +35,32 @@ func maintenanceObject(generation int64, start time.Time) portal.ObjectRequest {
 	}}
 }
 
+func incidentObject(generation int64, severity sreportalv1.IncidentSeverity, updates ...sreportalv1.IncidentUpdate) portal.ObjectRequest {
+	return portal.ObjectRequest{Incident: &sreportalv1.Incident{
+		ObjectMeta: meta("login", "i1", generation),
+		Spec:       sreportalv1.IncidentSpec{Title: "No login", PortalRef: "main", Components: []string{"shop"}, Severity: severity, Updates: updates},
+	}}
+}
+
+func TestAnIncidentObjectMakesTheStatusOfItsComponentWorseUntilItIsResolved(t *testing.T) {
+	w := workflowtest.NewPortalWorld(t)
+	found := sreportalv1.IncidentUpdate{Timestamp: metav1.NewTime(workflowtest.Noon), Phase: sreportalv1.IncidentInvestigating, Message: "many errors"}
+	over := sreportalv1.IncidentUpdate{Timestamp: metav1.NewTime(workflowtest.Noon.Add(30 * time.Minute)), Phase: sreportalv1.IncidentResolved, Message: "certificate renewed"}
+	w.UpdateAfter(0, temporal.UpdateDeclare, componentObject(1, "operational"))
+	w.UpdateAfter(time.Minute, temporal.UpdateDeclare, incidentObject(1, sreportalv1.SeverityMajor, found))
+	w.UpdateAfter(30*time.Minute, temporal.UpdateDeclare, incidentObject(2, sreportalv1.SeverityMajor, found, over))
+	w.UpdateAfter(40*time.Minute, temporal.UpdateDeclare, incidentObject(3, sreportalv1.SeverityMajor))
+	w.RunsFor(time.Hour, portalworkflow.Input{})
+	require.Len(t, w.Refusals, 1)
+	require.Contains(t, w.Refusals[0], "Incident prod/login: spec.updates: has no entry, so the incident has no phase")
+	require.Equal(t, []any{"operational", "partial_outage", "operational"}, published(w, "shop", "computedStatus"))
+	require.Equal(t, []any{nil, float64(1), nil}, published(w, "shop", "activeIncidents"))
+	require.Equal(t, []any{"investigating", "resolved"}, published(w, "login", "currentPhase"))
+	last := w.Published["login"][1].(map[string]any)
+	require.EqualValues(t, 30, last["durationMinutes"])
+	require.EqualValues(t, 2, last["observedGeneration"])
+}
+
 func withdrawn(r portal.ObjectRequest) portal.ObjectRequest {
 	r.Withdrawn = true
 	return r
@@ -85,7 +111,7 @@ func TestANameBelongsToTheFirstThatDeclaresIt(t *testing.T) {
 	require.Contains(t, w.Refusals[1], "is out of date")
 	require.Contains(t, w.Refusals[2], "an object on the hub declares it")
 	require.Contains(t, w.Refusals[3], "Component prod/shop on the hub declares shop: delete that object")
-	require.Contains(t, w.Refusals[4], "objects on the hub declare 1 components and maintenances")
+	require.Contains(t, w.Refusals[4], "objects on the hub declare 1 components, maintenances and incidents")
 	require.Equal(t, []any{"operational"}, published(w, "shop", "computedStatus"))
 }
 

@@ -4,6 +4,7 @@ package portal
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -34,7 +35,7 @@ type Carried struct {
 	NotSearched bool        `json:"notSearched,omitempty"`
 }
 
-// StatusPortal keeps the content of a status page: the components and maintenances that users apply, and the openings of the windows that name the
+// StatusPortal keeps the content of a status page: the components, maintenances and incidents that users apply, and the openings of the windows that name the
 // portal. A cancellation deletes the content. The workflow ends when the portal stays empty.
 func StatusPortal(ctx workflow.Context, in Input) (portal.View, error) {
 	listening, _ := workflow.NewDisconnectedContext(ctx)
@@ -157,7 +158,7 @@ func (s *statusPortal) listen(ctx workflow.Context) error {
 	kit.OnSignal(ctx, temporal.SignalObject, "Check whether objects on the hub still exist.", func(of portal.ObjectName) {
 		s.change(func(time.Time) { p.Recheck(of) })
 	})
-	kit.OnSignal(ctx, temporal.SignalMoved, "Remove components or maintenances that another portal shows now.", func(m portal.Move) {
+	kit.OnSignal(ctx, temporal.SignalMoved, "Remove components, maintenances or incidents that another portal shows now.", func(m portal.Move) {
 		s.change(func(now time.Time) { p.RemoveMoved(m, now) })
 	})
 	kit.OnSignal(ctx, temporal.SignalCancel, "Delete everything. The portal then ends.", func(r temporal.SignalRequest) {
@@ -284,6 +285,15 @@ func portalDetails(v portal.View) string {
 	for _, c := range v.Components {
 		if c.Status != c.Declared || len(c.Because) > 0 {
 			d.Line(c.Name, string(c.Status), c.Since.Format(kit.TimeFormat), c.BecauseOf())
+		}
+	}
+	if slices.ContainsFunc(v.Incidents, func(i portal.IncidentView) bool { return i.ResolvedAt == nil }) {
+		d.WriteString("\n")
+		d.Head("incident", "severity", "phase", "since")
+		for _, i := range v.Incidents {
+			if i.ResolvedAt == nil {
+				d.Line(i.Title, string(i.Severity), string(i.Phase), i.StartedAt.Format(kit.TimeFormat))
+			}
 		}
 	}
 	d.WriteString("\n")

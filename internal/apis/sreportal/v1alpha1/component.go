@@ -37,7 +37,7 @@ type ComponentSpec struct {
 	// PortalRef is the name of the portal that shows it.
 	// +kubebuilder:validation:MinLength=1
 	PortalRef string `json:"portalRef"`
-	// Status is declared by hand; a maintenance in progress replaces it.
+	// Status is declared by hand; a maintenance in progress replaces it, and an incident may make it worse.
 	// +kubebuilder:default=unknown
 	// +kubebuilder:validation:Enum=operational;degraded;partial_outage;major_outage;unknown
 	// +optional
@@ -55,6 +55,12 @@ type ComponentStatus struct {
 	// LastStatusChange is when ComputedStatus last became another.
 	// +optional
 	LastStatusChange *metav1.Time `json:"lastStatusChange,omitempty"`
+	// DailyWorstStatus is the worst ComputedStatus of each of the last thirty days in UTC, the oldest first. A day before the portal showed the component
+	// counts as operational.
+	// +listType=map
+	// +listMapKey=date
+	// +optional
+	DailyWorstStatus []DailyComponentStatus `json:"dailyWorstStatus,omitempty"`
 	// ObservedGeneration is the generation of the spec that the portal shows (addition).
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -65,6 +71,15 @@ type ComponentStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
+}
+
+// DailyComponentStatus is the worst status of a component on one day in UTC.
+type DailyComponentStatus struct {
+	// Date as in 2026-11-21.
+	// +kubebuilder:validation:Pattern=`^\d{4}-\d{2}-\d{2}$`
+	Date string `json:"date"`
+	// WorstStatus is the worst that the portal showed.
+	WorstStatus ServiceStatus `json:"worstStatus"`
 }
 
 // ComponentList is a list of Component.

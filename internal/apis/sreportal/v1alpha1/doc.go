@@ -1,3 +1,3 @@
-// Package v1alpha1 holds the status page kinds of sreportal.io: maintenances that are announced, and the components that they affect. Fields marked (addition)
+// Package v1alpha1 holds the status page kinds of sreportal.io: maintenances that are announced, incidents, and the components that both affect. Fields marked (addition)
 // are Drydock's own; all others are as the upstream CRD has them.
 package v1alpha1

@@ -20,7 +20,7 @@ const ConditionReady = "Ready"
 
 // AddToScheme registers the kinds of this package.
 func AddToScheme(scheme *runtime.Scheme) error {
-	scheme.AddKnownTypes(GroupVersion, &Maintenance{}, &MaintenanceList{}, &Component{}, &ComponentList{})
+	scheme.AddKnownTypes(GroupVersion, &Maintenance{}, &MaintenanceList{}, &Component{}, &ComponentList{}, &Incident{}, &IncidentList{})
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
 }
