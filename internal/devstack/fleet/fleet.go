@@ -3,6 +3,7 @@ package fleet
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -218,6 +219,9 @@ const (
 // images of the Jobs that the worker may run. No container runs.
 const images = "registry.example.com/*"
 
+// webhookSecret is the file with the secret of the receivers of notifications.
+const webhookSecret = "webhook-secret"
+
 // startWorker writes a clusters file with the ServiceAccounts of the workers, and starts the first worker.
 func (f *Fleet) startWorker(ctx context.Context) error {
 	hub, err := f.access(ctx, f.Hub, hubAccount)
@@ -226,7 +230,11 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 	}
 	file := kube.ClustersFile{Hub: hub, Allow: allow.List{
 		Jobs: []allow.Job{{Images: []string{images}}}, PreparationImages: []string{images}, HealthCheckHosts: []string{"127.0.0.1:*"},
+		Webhooks: []allow.Webhook{{Host: "127.0.0.1:*", SecretFile: webhookSecret, PrivateAddresses: true}},
 	}}
+	if err := os.WriteFile(filepath.Join(f.Dir, webhookSecret), []byte(rand.Text()), 0o600); err != nil {
+		return err
+	}
 	for _, spoke := range f.Spokes {
 		initiator, err := f.access(ctx, spoke, initiatorAccount)
 		if err != nil {
