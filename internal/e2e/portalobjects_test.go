@@ -149,18 +149,26 @@ func TestAnAppliedIncidentAffectsItsComponentUntilItIsResolved(t *testing.T) {
 	awaitComponents(t, portalName, 0)
 }
 
-// An object loses its finalizer by force while no worker runs, and the workflow of a portal is terminated.
+// Objects lose their finalizers by force while no worker runs, one of them is applied again, and the workflow of a portal is terminated.
 func TestAPortalIsRestoredFromItsObjects(t *testing.T) {
 	alone(t)
-	kept, vanished := componentObject(t, "kept", "restored"), componentObject(t, "vanished", "restored")
-	kept.await("True Reconciled")
-	vanished.await("True Reconciled")
+	kept, vanished, replaced := componentObject(t, "kept", "restored"), componentObject(t, "vanished", "restored"), componentObject(t, "replaced", "restored")
+	for _, r := range []*kubeRequestor{kept, vanished, replaced} {
+		r.await("True Reconciled")
+	}
 	require.NoError(t, theFleet.Worker.Kill())
-	vanished.delete()
-	vanished.patch(`{"metadata":{"finalizers":null}}`)
-	vanished.awaitGone()
+	for _, r := range []*kubeRequestor{vanished, replaced} {
+		r.delete()
+		r.patch(`{"metadata":{"finalizers":null}}`)
+		r.awaitGone()
+	}
+	replaced.object.Object["spec"].(map[string]any)["status"] = "degraded"
+	replaced.create()
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
-	awaitComponents(t, "restored", 1)
+	awaitComponents(t, "restored", 2)
+	replaced.awaitField("degraded", "status", "computedStatus")
+	replaced.delete()
+	replaced.awaitGone()
 
 	terminate(t, "portal/restored")
 	kept.patch(`{"spec":{"status":"degraded"}}`)

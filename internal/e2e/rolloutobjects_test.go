@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"io"
 	"slices"
 	"testing"
 	"time"
@@ -116,4 +117,53 @@ func TestAClusterGroupUpgradeWaitsForAClusterAndForItsBlocker(t *testing.T) {
 	early.awaitCondition("Succeeded", "True Completed")
 	blocked.awaitCondition("Succeeded", "True Completed")
 	require.Equal(t, "yes", labelsOf(t, "late")["labelled"])
+}
+
+func TestAClusterGroupUpgradeHasTheNameOfARolloutOfTheCLI(t *testing.T) {
+	shared(t)
+	const name = "rollout-twice"
+	succeeds(t, "upgrade", "start", "-f", rolloutFile(t, rollout(name, "enable: false", 60, "spoke-1")))
+	t.Cleanup(func() { // a running rollout would block the next tests
+		_ = theFleet.Run(context.Background(), io.Discard, "upgrade", "cancel", name)
+	})
+	r := newRolloutObject(t, name, map[string]any{"clusters": []any{"spoke-1"}, "enable": false, "nodeMaintenance": map[string]any{}})
+	r.create()
+	object := r.awaitCondition("Validated", "False NameInUse")
+	require.NotContains(t, object.Object["status"], "remediationPlan", "the plan is that of another request")
+	succeeds(t, "upgrade", "cancel", name)
+	r.awaitCondition("Progressing", "False NotEnabled")
+	require.Contains(t, drydock(t, "upgrade", "status", name).out, "from ClusterGroupUpgrade default/"+name)
+	r.delete()
+	r.awaitGone()
+}
+
+// Rollouts lose their finalizers by force while no worker runs, and one of them is applied again with another spec.
+func TestAClusterGroupUpgradeIsReplacedWhileNoWorkerRuns(t *testing.T) {
+	alone(t)
+	planned := func(name string, clusters ...any) *kubeRequestor {
+		r := newRolloutObject(t, name, map[string]any{"clusters": clusters, "enable": false, "nodeMaintenance": map[string]any{}})
+		r.create()
+		return r
+	}
+	first, vanished := planned("replaced-rollout", "spoke-1"), planned("vanished-rollout", "spoke-1")
+	for _, r := range []*kubeRequestor{first, vanished} {
+		r.awaitCondition("Progressing", "False NotEnabled")
+	}
+	require.NoError(t, theFleet.Worker.Kill())
+	for _, r := range []*kubeRequestor{first, vanished} {
+		r.delete()
+		r.patch(`{"metadata":{"finalizers":null}}`)
+		r.awaitGone()
+	}
+	second := planned("replaced-rollout", "spoke-2")
+	require.NoError(t, theFleet.Worker.Start(t.Context()))
+	object := second.awaitCondition("Progressing", "False NotEnabled")
+	plan, _, _ := unstructured.NestedSlice(object.Object, "status", "remediationPlan")
+	require.Equal(t, []any{[]any{"spoke-2"}}, plan)
+	require.Eventually(t, func() bool {
+		described, err := temporalClient(t).DescribeWorkflowExecution(t.Context(), "cgu/default/vanished-rollout", "")
+		return err == nil && described.GetWorkflowExecutionInfo().GetCloseTime() != nil
+	}, stateLimit, 200*time.Millisecond, "the rollout of the object that is gone does not end")
+	second.delete()
+	second.awaitGone()
 }
