@@ -237,6 +237,35 @@ func TestAFrozenWriterDoesNotForgetAMaintenance(t *testing.T) {
 	require.Empty(t, r.writes(), "locks and permits have the present request for the cluster")
 }
 
+// The watches of requests and of locks are not synchronised: a writer may see the record of a maintenance, and not its request yet.
+func TestAMaintenanceThatAnotherWriterHasJustRecordedIsNotForgotten(t *testing.T) {
+	r := newRace(t.Context(), t, 1)
+	r.requestCluster(0)
+	r.setRequest("n1", true, 1)
+	r.addView()
+	r.finish(r.startNow())
+	r.addView()
+	earlier := r.views[len(r.views)-1].ClusterRequests
+	require.Equal(t, "maintenance-0", r.updatedFor("n1"))
+
+	r.replaceClusterRequest(1)
+	other := r.startNow()
+	r.stepUntil(other, "patch tf-n1")
+	r.step(other)
+	require.Equal(t, "maintenance-1", r.updatedFor("n1"))
+	require.Equal(t, "patch tf", other.next, "it has not recorded the maintenance on the lock of the cluster")
+	r.addView()
+	r.views[len(r.views)-1].ClusterRequests = earlier
+	behind := r.startNow()
+	for behind.next != "" {
+		r.step(behind)
+		require.Equal(t, "maintenance-1", r.updatedFor("n1"))
+	}
+	r.finish(other)
+	require.Equal(t, "maintenance-1", r.updatedFor("n1"))
+	require.Empty(t, r.writes(), "locks and permits have the present request for the cluster")
+}
+
 func TestALockDoesNotFailBeforeItsPodIsSeen(t *testing.T) {
 	// The node is maintained, and the time since which its pod is missing is recorded.
 	away := func(t *testing.T) *race {

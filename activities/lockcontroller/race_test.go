@@ -230,15 +230,27 @@ func (r *race) reported() int32 {
 
 // requestCluster replaces the request for the cluster, and releases its lock. From then on the progress must not decrease.
 func (r *race) requestCluster(serial int) {
+	r.replaceClusterRequest(serial)
+	r.finish(r.startNow())
+	r.addView()
+	r.maintenance, r.reached = true, r.reported()
+}
+
+// replaceClusterRequest replaces the request for the cluster, which no controller has seen yet.
+func (r *race) replaceClusterRequest(serial int) {
 	request := &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: "maintenance"}}
 	require.NoError(r.t, client.IgnoreNotFound(r.api.Delete(r.ctx, request)))
 	r.maintenance = false
 	request = &lcmv1.ClusterMaintenanceRequest{ObjectMeta: metav1.ObjectMeta{Name: request.Name, UID: types.UID(fmt.Sprintf("maintenance-%d", serial))}}
 	require.NoError(r.t, r.api.Create(r.ctx, request))
 	r.addView()
-	r.finish(r.startNow())
-	r.addView()
-	r.maintenance, r.reached = true, r.reported()
+}
+
+// updatedFor returns the maintenances that the lock of a node records.
+func (r *race) updatedFor(node string) string {
+	lock := &lcmv1.NodeWorkloadLock{}
+	require.NoError(r.t, r.api.Get(r.ctx, client.ObjectKey{Name: "tf-" + node}, lock))
+	return lock.Annotations[lcmv1.AnnotationUpdatedFor]
 }
 
 func (r *race) requests() []types.UID {
