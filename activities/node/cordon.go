@@ -7,6 +7,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -94,6 +95,11 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 				return nil, err
 			}
 		}
+		if in.TakeOver && in.Cordon && node.Spec.Unschedulable {
+			if err := ownCordon(ctx, cluster, node); err != nil {
+				return nil, err
+			}
+		}
 		return change.Patch(node)
 	})
 	if err != nil {
@@ -113,6 +119,21 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 		return result, activitykit.ExplainNode(cluster, in.Node, "set the conditions of", err)
 	}
 	return result, nil
+}
+
+// ownCordon makes Drydock a manager of the cordon that it takes over. A patch of an unchanged field would not, and the cordon would count as one that another
+// client has repeated. The node is the changed one afterwards.
+func ownCordon(ctx context.Context, cluster *kube.Cluster, node *corev1.Node) error {
+	owned := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"unschedulable": true}}}
+	owned.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("Node"))
+	owned.SetName(node.Name)
+	owned.SetUID(node.UID)
+	owned.SetResourceVersion(node.ResourceVersion)
+	if err := cluster.Client.Apply(ctx, client.ApplyConfigurationFromUnstructured(owned), client.ForceOwnership); err != nil {
+		return err
+	}
+	node.ResourceVersion = owned.GetResourceVersion()
+	return nil
 }
 
 func cordonMessage(in CordonInput, result CordonResult) string {

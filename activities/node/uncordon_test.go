@@ -120,6 +120,33 @@ func TestARepeatedManualCordonIsManual(t *testing.T) {
 	activitytest.RequireNoTrace(t, ref.Node)
 }
 
+func TestACordonOfTheOriginalOperatorIsUndoneUnlessItIsRepeated(t *testing.T) {
+	for name, tt := range map[string]struct {
+		meanwhile  []func(*corev1.Node)
+		uncordoned bool
+	}{
+		"nothing happens":                      {nil, true},
+		"a person uncordons and cordons again": {[]func(*corev1.Node){activitytest.Uncordoned, activitytest.Cordoned}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ref := activitytest.TestNode(t)
+			activitytest.Changed(t, ref.Node, activitytest.Cordoned)
+			in := nodeactivities.CordonInput{NodeRef: ref, Cordon: true, TakeOver: true}
+			for range 2 { // the first result may be lost
+				result, err := activitytest.Nodes().Cordon(t.Context(), in)
+				require.NoError(t, err)
+				require.True(t, result.CordonedByUs)
+			}
+			for _, change := range tt.meanwhile {
+				activitytest.Changed(t, ref.Node, change)
+			}
+			require.Equal(t, tt.uncordoned, activitytest.ReturnNode(t, ref).Uncordoned)
+			require.Equal(t, !tt.uncordoned, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+			activitytest.RequireNoTrace(t, ref.Node)
+		})
+	}
+}
+
 func TestReturningANodeIsIdempotent(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
