@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -11,6 +12,7 @@ import (
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -75,6 +77,7 @@ func (h *Activities) WriteHarborStatus(ctx context.Context, in WriteStatusInput)
 			return false, nil
 		}
 		hc.Status = harbor.WithOthers(in.Status, hc.Status)
+		hc.Status.Revision, hc.Status.Operator = time.Now().UnixNano(), goharborv1.OperatorStatus{ControllerName: kube.FieldManager}
 		err := c.Status().Update(ctx, hc)
 		switch {
 		case apierrors.IsInvalid(err):

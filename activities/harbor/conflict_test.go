@@ -149,4 +149,14 @@ func harborStatusConflicts(t *testing.T, simulated *operators.Operators) {
 	require.NoError(t, err)
 	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status)
 	require.Len(t, hc.Status.Conditions, 6, "the foreign condition stays")
+	require.Equal(t, "drydock", hc.Status.Operator.ControllerName)
+	revision := hc.Status.Revision
+	require.NoError(t, r.harbor().WriteHarborStatus(t.Context(), WriteStatusInput{Ref: r.ref, Status: status}))
+	hc, err = readHarborCluster(t.Context(), r.cluster.Client, r.ref)
+	require.NoError(t, err)
+	require.Equal(t, revision, hc.Status.Revision, "an unchanged status is not written")
+	require.NoError(t, r.harbor().WriteHarborStatus(t.Context(), WriteStatusInput{Ref: r.ref, Status: *wrong}))
+	hc, err = readHarborCluster(t.Context(), r.cluster.Client, r.ref)
+	require.NoError(t, err)
+	require.Greater(t, hc.Status.Revision, revision)
 }

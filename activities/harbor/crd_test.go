@@ -73,9 +73,9 @@ func TestAHarborClusterCRDOfAnotherOperatorIsReported(t *testing.T) {
 	isRefused(write, "cluster spoke: write the status of "+applied.String()+isForeign+"it does not keep all of it"+advice)
 
 	change(`[
-		{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/revision","value":{"type":"integer"}},
-		{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/required","value":["revision"]}]`)
-	isRefused(write, isForeign, "status.revision: Required value", advice)
+		{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/properties/sealed","value":{"type":"integer"}},
+		{"op":"add","path":"/spec/versions/0/schema/openAPIV3Schema/properties/status/required","value":["sealed"]}]`)
+	isRefused(write, isForeign, "status.sealed: Required value", advice)
 
 	change(string(ours))
 	isDone(apply)

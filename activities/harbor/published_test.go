@@ -25,7 +25,7 @@ var published = map[string]string{
 		"database": {"kind": "Zlando/PostgreSQL", "spec": {"zlandoPostgreSql": {"version": "16", "image": "spilo:1", "replicas": 2, "storage": "10Gi", "storageClassName": "fast", "sslConfig": "disable",
 			"resources": {"requests": {"cpu": "100m", "memory": "1.5Gi", "ephemeral-storage": "1Gi"}, "limits": {"cpu": "2", "memory": "500M"}}}}},
 		"cache": {"kind": "RedisFailover", "spec": {"redisFailover": {"image": "redis:6", "imagePullPolicy": "Never", "imagePullSecrets": [{"name": "own"}],
-			"server": {"replicas": 3, "storage": "2Gi", "storageClassName": "fast", "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}}}, "sentinel": {"replicas": 3}}}},
+			"server": {"replicas": 3, "serviceAccountName": "redis", "storage": "2Gi", "storageClassName": "fast", "resources": {"requests": {"cpu": "100m"}, "limits": {"memory": "1Gi"}}}, "sentinel": {"replicas": 3}}}},
 		"storage": {"kind": "MinIO", "spec": {"redirect": {"enable": true, "expose": {"ingress": {"host": "minio.example"}, "tls": {"certificateRef": "public"}}},
 			"minIO": {"image": "minio:1", "imagePullPolicy": "Never", "imagePullSecrets": [{"name": "own"}], "replicas": 2, "volumesPerServer": 2, "resources": {"requests": {"cpu": "1"}},
 				"volumeClaimTemplate": {"metadata": {"name": "data", "labels": {"a": "b"}}, "spec": {"accessModes": ["ReadWriteOnce"], "storageClassName": "fast", "resources": {"requests": {"storage": "10Gi"}}}}}}}}`,

@@ -101,6 +101,7 @@ func Cache(hc *goharborv1.HarborCluster) Manifest {
 	if resources := plain(&spec.Server.Resources); len(resources) > 0 {
 		servers["resources"] = resources
 	}
+	setText(servers, "serviceAccountName", spec.Server.ServiceAccountName)
 	servers["storage"] = map[string]any{
 		// Otherwise the operator deletes the claims with the RedisFailover.
 		"keepAfterDeletion":     hc.Spec.DeletionPolicy != goharborv1.DeleteData,

@@ -13,6 +13,22 @@ type HarborClusterStatus struct {
 	// +listMapKey=type
 	// +optional
 	Conditions []HarborClusterCondition `json:"conditions,omitempty"`
+	// Revision grows with every change of the status: nanoseconds since 1970.
+	// +optional
+	Revision int64 `json:"revision,omitempty"`
+	// Operator is what writes the status.
+	// +optional
+	Operator OperatorStatus `json:"operator,omitempty"`
+}
+
+// OperatorStatus names the program that manages a HarborCluster.
+type OperatorStatus struct {
+	// +optional
+	ControllerGitCommit string `json:"controllerGitCommit,omitempty"`
+	// +optional
+	ControllerVersion string `json:"controllerVersion,omitempty"`
+	// +optional
+	ControllerName string `json:"controllerName,omitempty"`
 }
 
 // ClusterStatus is the one word for a Harbor and all it depends on.

@@ -130,6 +130,9 @@ type RedisServer struct {
 	VolumeSpec `json:",inline"`
 	// +optional
 	Resources corev1.ResourceRequirements `json:"resources,omitempty"`
+	// ServiceAccountName is the account of the servers' pods.
+	// +optional
+	ServiceAccountName string `json:"serviceAccountName,omitempty"`
 }
 
 // RedisSentinel is the part that watches the servers.
