@@ -55,6 +55,8 @@ var (
 const lockCRD = "nodeworkloadlocks.lcm.mirantis.com"
 
 func doctorNamesMissingCRDs(t *testing.T) {
+	table := drydock(t, "doctor", "--hub-context", "hub").stdout
+	require.Regexp(t, `(?m)^ok +hub hub: objects +not on ClusterGroupUpgrade, MaintenanceWindow, Component, Maintenance, Incident: not served`, table)
 	got := drydock(t, "doctor", "--hub-context", "hub", "--spoke-context", "hub", "-o", "json")
 	require.Equal(t, exitFailed, got.status)
 	var findings []finding
@@ -153,6 +155,8 @@ func doctorContentWithCluster(t *testing.T) {
 		require.Regexp(t, `(?m)^ok +`+check, got.stdout)
 	}
 	require.Regexp(t, `(?m)^WARNING +spoke hub: CRDs`, got.stdout)
+	require.Regexp(t, `(?m)^ok +hub hub: objects +workers with controllers act on ClusterGroupUpgrade, MaintenanceWindow, Component, Maintenance, Incident$`, got.stdout)
+	require.Regexp(t, `(?m)^ok +spoke hub: objects +workers with controllers act on NodeMaintenance, MaintenanceOperatorConfig, WorkloadLockPolicy, HarborCluster$`, got.stdout)
 	require.Contains(t, got.stdout, lockCRD+": another client created it, and it lacks these fields: status.release")
 }
 
@@ -193,8 +197,9 @@ spec:
 		_, err := one.client.Create(t.Context(), object, metav1.CreateOptions{})
 		require.NoError(t, err)
 	}
-	require.Regexp(t, `(?m)^ok +`+check+` +still running, and .* left to them: Deployment default/upgrade-operator for clustergroupupgrades.ran.openshift.io$`,
-		drydock(t, "doctor", "--hub-context", "hub").stdout)
+	got := drydock(t, "doctor", "--hub-context", "hub", "--spoke-context", "hub").stdout
+	require.Regexp(t, `(?m)^ok +`+check+` +still running, and .* left to them: Deployment default/upgrade-operator for clustergroupupgrades.ran.openshift.io$`, got)
+	require.Regexp(t, `(?m)^ok +hub hub: objects +workers with controllers act on MaintenanceWindow, .*; not on ClusterGroupUpgrade: Deployment default/upgrade-operator acts on them$`, got)
 
 	_, err := deployments.Patch(t.Context(), "upgrade-operator", types.MergePatchType, []byte(`{"spec":{"replicas":0}}`), metav1.PatchOptions{})
 	require.NoError(t, err)

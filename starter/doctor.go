@@ -161,7 +161,9 @@ func (c *cli) examineCluster(ctx context.Context, at place, where sites) []findi
 	if at.site == hubSite {
 		findings = append(findings, examineManagedClusters(asked, at))
 	}
-	return append(findings, examineCRDs(ctx, config, at, where), examineOperators(ctx, config, at))
+	definitions, pruned := examineCRDs(ctx, config, at, where)
+	running, unknown := runningOperators(ctx, config)
+	return append(findings, definitions, operatorsFinding(at, running, unknown), objectsFinding(at, offReason(asked, pruned, running, unknown)))
 }
 
 // examineManagedClusters checks whether rollouts can select clusters.
@@ -175,36 +177,37 @@ func examineManagedClusters(asked discovery.DiscoveryInterface, at place) findin
 	return well(check, "served as "+resources.GroupVersion)
 }
 
-func examineCRDs(ctx context.Context, config *rest.Config, at place, where sites) finding {
+// examineCRDs checks the CRDs of a cluster. It returns the names of those that lack fields of Drydock's.
+func examineCRDs(ctx context.Context, config *rest.Config, at place, where sites) (finding, []string) {
 	check := at.String() + ": CRDs"
 	client, err := newCRDClient(config)
 	if err != nil {
-		return ill(check, "correct the kubeconfig", err)
+		return ill(check, "correct the kubeconfig", err), nil
 	}
 	wanted, err := definitions(at.site)
 	if err != nil {
-		return ill(check, "install another build of drydock", err)
+		return ill(check, "install another build of drydock", err), nil
 	}
-	var missing, pruned []string
+	var missing, pruned, notes []string
 	for _, definition := range wanted {
 		state, lacking, err := client.inspect(ctx, definition)
 		switch {
 		case err != nil:
-			return ill(check, "give the user of this context the right to get CRDs", err)
+			return ill(check, "give the user of this context the right to get CRDs", err), nil
 		case state == crdMissing:
 			missing = append(missing, definition.GetName())
 		case state == crdForeign && len(lacking) > 0:
-			pruned = append(pruned, crdNote(definition, lacking))
+			pruned, notes = append(pruned, definition.GetName()), append(notes, crdNote(definition, lacking))
 		}
 	}
 	if len(missing) > 0 {
-		return finding{Check: check, Detail: "missing: " + joined(missing), Fix: fmt.Sprintf("run `drydock setup --%s-context %s`", at.site, at.context)}
+		return finding{Check: check, Detail: "missing: " + joined(missing), Fix: fmt.Sprintf("run `drydock setup --%s-context %s`", at.site, at.context)}, pruned
 	}
 	found := plural(len(wanted), "CRD")
-	if len(pruned) > 0 {
-		return warning(check, found+"; "+strings.Join(pruned, "; "), "that cluster drops these fields from objects: if no other client needs its CRD, apply Drydock's over it")
+	if len(notes) > 0 {
+		return warning(check, found+"; "+strings.Join(notes, "; "), "that cluster drops these fields from objects: if no other client needs its CRD, apply Drydock's over it"), pruned
 	}
-	return well(check, found)
+	return well(check, found), nil
 }
 
 func crdNote(definition *unstructured.Unstructured, lacking []string) string {

@@ -10,14 +10,18 @@ import (
 	"drydock.dev/drydock/internal/operators"
 )
 
-// examineOperators reports the original operators that still run. Drydock's controllers leave their kinds to them.
-func examineOperators(ctx context.Context, config *rest.Config, at place) finding {
-	check := at.String() + ": operators"
+// runningOperators returns the original operators that still run.
+func runningOperators(ctx context.Context, config *rest.Config) ([]operators.Operator, error) {
 	cluster, err := kubernetes.NewForConfig(config)
 	if err != nil {
-		return ill(check, "correct the kubeconfig", err)
+		return nil, err
 	}
-	running, err := operators.Running(ctx, cluster)
+	return operators.Running(ctx, cluster)
+}
+
+// operatorsFinding reports the original operators that still run. Drydock's controllers leave their kinds to them.
+func operatorsFinding(at place, running []operators.Operator, err error) finding {
+	check := at.String() + ": operators"
 	switch {
 	case err != nil:
 		return warning(check, "unknown: "+err.Error(), "give the user of this context the right to list ClusterRoles, ClusterRoleBindings and Deployments")

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/event"
@@ -11,6 +12,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/harbor"
+	"drydock.dev/drydock/internal/operators"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/locks"
 )
@@ -19,6 +21,25 @@ func routers() *drydockv1.WorkloadLockPolicy {
 	return &drydockv1.WorkloadLockPolicy{
 		ObjectMeta: metav1.ObjectMeta{Name: "routers", UID: "1", Generation: 2, ManagedFields: []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}},
 		Spec:       drydockv1.WorkloadLockPolicySpec{ControllerName: "vrouter", Namespace: "network"},
+	}
+}
+
+// The doctor says on which kinds workers act.
+func TestTheSteeredKindsAreThoseWithControllers(t *testing.T) {
+	for _, hub := range []bool{true, false} {
+		kinds := clusterKinds(Options{})
+		if hub {
+			kinds = hubKinds()
+		}
+		var have, listed []string
+		for _, kind := range kinds {
+			have = append(have, kind.resource.String())
+		}
+		for _, kind := range operators.Steered(hub) {
+			plural, _ := meta.UnsafeGuessKindToResource(kind)
+			listed = append(listed, plural.GroupResource().String())
+		}
+		require.ElementsMatch(t, have, listed)
 	}
 }
 

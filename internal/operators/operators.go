@@ -105,3 +105,22 @@ func sorted(kinds []schema.GroupResource) []schema.GroupResource {
 func scaledDown(deployment appsv1.Deployment) bool {
 	return deployment.Spec.Replicas != nil && *deployment.Spec.Replicas == 0
 }
+
+// Steered are the kinds whose objects Drydock's workers act on: on the hub, or in all other clusters.
+func Steered(hub bool) []schema.GroupVersionKind {
+	if hub {
+		return []schema.GroupVersionKind{
+			{Group: "ran.openshift.io", Version: "v1alpha1", Kind: "ClusterGroupUpgrade"},
+			{Group: "drydock.dev", Version: "v1alpha1", Kind: "MaintenanceWindow"},
+			{Group: "sreportal.io", Version: "v1alpha1", Kind: "Component"},
+			{Group: "sreportal.io", Version: "v1alpha1", Kind: "Maintenance"},
+			{Group: "sreportal.io", Version: "v1alpha1", Kind: "Incident"},
+		}
+	}
+	return []schema.GroupVersionKind{
+		{Group: "maintenance.nvidia.com", Version: "v1alpha1", Kind: "NodeMaintenance"},
+		{Group: "maintenance.nvidia.com", Version: "v1alpha1", Kind: "MaintenanceOperatorConfig"},
+		{Group: "drydock.dev", Version: "v1alpha1", Kind: "WorkloadLockPolicy"},
+		{Group: "goharbor.io", Version: "v1beta1", Kind: "HarborCluster"},
+	}
+}
