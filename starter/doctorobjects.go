@@ -55,7 +55,7 @@ func offReason(asked discovery.DiscoveryInterface, pruned []string, running []op
 		case i >= 0:
 			return "Deployment " + running[i].NamespacedName.String() + " acts on them"
 		case kind.Kind == "HarborCluster" && slices.Contains(pruned, resource.String()):
-			return "its CRD is not Drydock's: see docs/how-to/run-harbor.md"
+			return "its CRD is not Drydock's: see docs/how-to/migrate-from-the-harbor-operator.md"
 		}
 		return ""
 	}

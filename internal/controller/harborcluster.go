@@ -43,7 +43,7 @@ const definitionTimeout = 10 * time.Second
 
 // errOtherHarborCRD: HarborClusters are those of the Harbor operator, and a status of Drydock's could not be stored.
 var errOtherHarborCRD = errors.New("the cluster's CRD of HarborCluster is not Drydock's: HarborClusters are left to the Harbor operator; " +
-	"to move them to Drydock, see docs/how-to/run-harbor.md")
+	"to move them to Drydock, see docs/how-to/migrate-from-the-harbor-operator.md")
 
 // hasDrydocksHarborCRD checks that the CRD of HarborCluster has Drydock's fields.
 func hasDrydocksHarborCRD(cluster *kube.Cluster) error {
