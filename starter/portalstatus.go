@@ -20,7 +20,7 @@ func newPortalStatus(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status NAME",
 		Short: "Show the status of the components of a portal, its incidents and maintenances",
-		Long: `Show the status of the components of a portal, its incidents and its maintenances: in progress, upcoming, and the last five that
+		Long: `Show the status of the components of a portal, its incidents and maintenances: in progress, upcoming, and the last five that
 ended.
 
 With --watch the command shows every change: a live view on a terminal, otherwise one line per change (with -o json one status per line).`,
