@@ -49,7 +49,7 @@ ran.openshift.io/ztp-deploy-wave. It runs until "onboarding stop".`,
 
 func (c *cli) startOnboarding(ctx context.Context, s *server, reason string) error {
 	target := onboarding()
-	run, err := s.start(ctx, target, reason, client.StartWorkflowOptions{StaticSummary: "onboards clusters that are new to the hub"},
+	run, err := s.start(ctx, target, reason, client.StartWorkflowOptions{StaticSummary: "onboards clusters that are new to the hub", StaticDetails: temporal.OnboardingDetails},
 		temporal.Onboarding, onboardingworkflow.Input{})
 	if err != nil {
 		return err

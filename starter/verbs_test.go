@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -189,12 +188,21 @@ func TestEveryVerbThatChangesSomethingTakesAReason(t *testing.T) {
 func TestTheDetailsOfWorkflowsHaveCommandsThatExist(t *testing.T) {
 	isolate(t)
 	command := regexp.MustCompile("`drydock ([^`]+)`")
-	for name, options := range map[string]client.StartWorkflowOptions{
-		"rollout":        temporal.ClusterGroupUpgradeOptions("prod", "november", ""),
-		"maintenance":    temporal.NodeMaintenanceOptions("spoke-1", "worker-7", "kim.example.com"),
-		"emergency stop": temporal.EmergencyStopOptions(),
+	for name, details := range map[string]string{
+		"rollout":              temporal.ClusterGroupUpgradeOptions("prod", "november", "").StaticDetails,
+		"cluster of a rollout": temporal.ClusterDetails("spoke-1", "prod/november"),
+		"maintenance":          temporal.NodeMaintenanceOptions("spoke-1", "worker-7", "kim.example.com").StaticDetails,
+		"node of a rollout":    temporal.RolloutNodeDetails("spoke-1", "worker-7", "prod/november"),
+		"emergency stop":       temporal.EmergencyStopOptions().StaticDetails,
+		"scheduler":            temporal.SchedulerDetails("spoke-1"),
+		"sweeper":              temporal.SweeperDetails(),
+		"window":               temporal.MaintenanceWindowOptions("prod/night").StaticDetails,
+		"lock controller":      temporal.WorkloadLockControllerOptions("spoke-1", "ceph").StaticDetails,
+		"harbor":               temporal.HarborClusterOptions("spoke-1", "prod", "registry").StaticDetails,
+		"portal":               temporal.StatusPortalOptions("main").StaticDetails,
+		"onboarding":           temporal.OnboardingDetails,
 	} {
-		commands := command.FindAllStringSubmatch(options.StaticDetails, -1)
+		commands := command.FindAllStringSubmatch(details, -1)
 		require.NotEmpty(t, commands, name)
 		for _, found := range commands {
 			requireCommand(t, name, found[1])

@@ -72,6 +72,7 @@ func signalScheduler(ctx context.Context, server activitykit.Starter, cluster, s
 				TaskQueue:             temporal.TaskQueue,
 				WorkflowIDReusePolicy: reuse,
 				StaticSummary:         "grants slots to the maintenances of " + cluster,
+				StaticDetails:         temporal.SchedulerDetails(cluster),
 			}, temporal.MaintenanceScheduler, start)
 		return err
 	}

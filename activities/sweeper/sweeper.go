@@ -236,6 +236,7 @@ func (s *Activities) WakeSweeper(ctx context.Context, in WakeSweeperInput) error
 			TaskQueue:             temporal.TaskQueue,
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 			StaticSummary:         "cleans up after closed workflows on " + in.Cluster,
+			StaticDetails:         temporal.SweeperDetails(),
 		}, temporal.Sweeper, start{in.Cluster})
 	return err
 }

@@ -14,6 +14,7 @@ const summaryLimit = 200
 func HarborClusterOptions(cluster, namespace, name string) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		StaticSummary:         Cut(fmt.Sprintf("Harbor %s/%s in %s", namespace, name, cluster), summaryLimit),
+		StaticDetails:         harborDetails(cluster, namespace+"/"+name),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(AttributeCluster.ValueSet(cluster)),
 	}
 }

@@ -12,5 +12,6 @@ func MaintenanceWindowOptions(window string) client.StartWorkflowOptions {
 		TaskQueue:                TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            Cut("maintenance window "+window, 200),
+		StaticDetails:            windowDetails(window),
 	}
 }

@@ -11,8 +11,7 @@ import (
 func NodeMaintenanceOptions(cluster, node, requestor string) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		StaticSummary: fmt.Sprintf("node %s in %s for %s", node, cluster, requestor),
-		StaticDetails: fmt.Sprintf("`drydock node status %[1]s --cluster %[2]s --watch` follows this maintenance. When the work on the node is done, "+
-			"`drydock node done %[1]s --cluster %[2]s`, or the signal `done`, returns it. "+doNotTerminate, node, cluster),
+		StaticDetails: MaintenanceDetails(cluster, node),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			AttributeCluster.ValueSet(cluster), AttributeNode.ValueSet(node), AttributeRequestor.ValueSet(requestor),
 		),

@@ -12,5 +12,6 @@ func StatusPortalOptions(name string) client.StartWorkflowOptions {
 		TaskQueue:                TaskQueue,
 		WorkflowIDConflictPolicy: enumspb.WORKFLOW_ID_CONFLICT_POLICY_USE_EXISTING,
 		StaticSummary:            Cut("status portal "+name, 200),
+		StaticDetails:            portalDetails(name),
 	}
 }

@@ -11,6 +11,7 @@ import (
 func WorkloadLockControllerOptions(cluster, controllerName string) client.StartWorkflowOptions {
 	return client.StartWorkflowOptions{
 		StaticSummary:         fmt.Sprintf("workload locks of %s in %s", controllerName, cluster),
+		StaticDetails:         lockControllerDetails(cluster, controllerName),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(AttributeCluster.ValueSet(cluster)),
 	}
 }

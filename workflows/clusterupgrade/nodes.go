@@ -220,6 +220,7 @@ func (r *nodeRollout) start(ctx workflow.Context, node string, running int) {
 		WaitForCancellation: true,
 		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		StaticSummary:       "maintain " + in.Cluster + "/" + node,
+		StaticDetails:       temporal.RolloutNodeDetails(in.Cluster, node, in.Namespace+"/"+in.Rollout),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			temporal.AttributeGroup.ValueSet(in.Namespace+"/"+in.Rollout),
 			temporal.AttributeCluster.ValueSet(in.Cluster),

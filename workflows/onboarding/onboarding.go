@@ -223,6 +223,7 @@ func (o *onboarding) start(ctx workflow.Context, cluster Cluster) (workflow.Chil
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary:         "onboarding of " + cluster.Name,
+		StaticDetails:         temporal.RolloutDetails(object.Namespace + "/" + object.Name),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			temporal.AttributeGroup.ValueSet(object.Namespace+"/"+object.Name),
 			temporal.AttributePaused.ValueSet(false),

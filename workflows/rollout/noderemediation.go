@@ -43,6 +43,7 @@ func (n nodeRemediator) startOne(work *policy.ClusterWork) {
 		WaitForCancellation: true,
 		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		StaticSummary:       fmt.Sprintf("%s, batch %d", work.Cluster, work.Batch),
+		StaticDetails:       temporal.ClusterDetails(work.Cluster, meta.Namespace+"/"+meta.Name),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			temporal.AttributeGroup.ValueSet(meta.Namespace+"/"+meta.Name),
 			temporal.AttributeCluster.ValueSet(work.Cluster),
