@@ -2,12 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
+	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 	"k8s.io/apimachinery/pkg/labels"
 
@@ -161,6 +163,8 @@ func newOnboardingDescribe(c *cli) *cobra.Command {
 // onboardedClusters lists the clusters of the onboarding.
 type onboardedClusters struct {
 	Items []onboardingworkflow.Cluster `json:"items"`
+	// neverStarted: there is no onboarding.
+	neverStarted bool
 }
 
 func newOnboardingList(c *cli) *cobra.Command {
@@ -176,9 +180,14 @@ func newOnboardingList(c *cli) *cobra.Command {
 			}
 			return c.onServer(ctx, func(s *server) error {
 				return c.showList(ctx, flags.watch, func(ctx context.Context) (listResult, error) {
-					var status onboardingworkflow.Status
-					err := s.query(ctx, onboarding(), "", &status)
 					list := onboardedClusters{Items: []onboardingworkflow.Cluster{}}
+					_, err := s.DescribeWorkflow(ctx, onboarding().workflowID, "")
+					if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+						list.neverStarted = true
+						return list, nil
+					}
+					var status onboardingworkflow.Status
+					err = s.query(ctx, onboarding(), "", &status)
 					for _, cluster := range status.Clusters {
 						if selector.Matches(labels.Set{"cluster": cluster.Name, "state": string(cluster.State), "reason": cluster.Reason}) {
 							list.Items = append(list.Items, cluster)
@@ -194,6 +203,9 @@ func newOnboardingList(c *cli) *cobra.Command {
 }
 
 func (l onboardedClusters) frame(now time.Time, style frameStyle) string {
+	if l.neverStarted {
+		return "no cluster is being onboarded; start it with `drydock onboarding start`"
+	}
 	if len(l.Items) == 0 {
 		return "no cluster is being onboarded"
 	}

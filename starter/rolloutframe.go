@@ -39,6 +39,9 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	}
 	wait := s.ownWait(now)
 	if _, message := verdict(s.Status); message != "" && (wait == nil || wait.Message != message) {
+		if wait != nil {
+			message = strings.TrimPrefix(message, wait.Reason+"; ") // the next line says it
+		}
 		lines = append(lines, message)
 	}
 	if wait != nil {
@@ -65,12 +68,18 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 	return strings.Join(lines, "\n")
 }
 
-// nextStep is what to do about a rollout that has ended with failed clusters, after a separator; empty if there is nothing to do.
+// nextStep is what a person can do about a rollout that waits for one, or that has ended without success, after a separator; empty if there is nothing
+// to do.
 func (s rolloutStatus) nextStep(separator string) string {
-	if !s.over() || s.Status.Counts.Failed+s.Status.Counts.TimedOut == 0 {
+	name := s.Metadata.Namespace + "/" + s.Metadata.Name
+	does, command := rollout.NextStep(&s.Status, name)
+	if counts := s.Status.Counts; command == "" && s.over() && counts.Cancelled+counts.Pending > 0 {
+		does, command = "continue with the clusters that were cancelled or not started", "drydock upgrade retry "+name+" --unfinished"
+	}
+	if command == "" {
 		return ""
 	}
-	return fmt.Sprintf("%sretry the clusters that failed or timed out: `drydock upgrade retry %s/%s`", separator, s.Metadata.Namespace, s.Metadata.Name)
+	return fmt.Sprintf("%s%s: `%s`", separator, does, command)
 }
 
 // ownWait is what the rollout waits for; nil while its clusters are running and between batches, which have their own lines.

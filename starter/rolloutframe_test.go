@@ -135,6 +135,24 @@ func TestTheFrameOfAPausedRolloutShowsItsWait(t *testing.T) {
 	frame := status.frame(noon, frameStyle{})
 	require.Contains(t, frame, "rollout prod/november   Paused   ")
 	require.Contains(t, frame, "\nwaiting: Paused for 60s: paused by kim\n")
+	require.Contains(t, frame, "\ncontinue: `drydock upgrade resume prod/november`")
+}
+
+func TestTheFrameNamesTheNextStepOfAPerson(t *testing.T) {
+	status := atNoon()
+	status.Status.Wait = &drydockv1.Wait{Reason: ranv1.ReasonWaitingForApproval, Message: "an approver must approve batch 2", Since: *ago(time.Minute)}
+	status.Status.Conditions[0].Message = "WaitingForApproval; Maintaining nodes"
+	frame := status.frame(noon, frameStyle{})
+	require.Contains(t, frame, "\napprove the next batch: `drydock upgrade approve prod/november`")
+	require.Contains(t, frame, "\nMaintaining nodes\nwaiting: WaitingForApproval", "the reason is shown once")
+	status.Status.Wait.Reason = ranv1.ReasonNotEnabled
+	require.Contains(t, status.frame(noon, frameStyle{}), "\nstart it: `drydock upgrade enable prod/november`")
+
+	cancelled := atNoon()
+	cancelled.Status.Wait, cancelled.Status.Status.CompletedAt = nil, ago(0)
+	cancelled.Status.Clusters[1].State = ranv1.ClusterCancelled
+	cancelled.Status.Counts = rollout.Count(cancelled.Status.Clusters)
+	require.Contains(t, cancelled.frame(noon, frameStyle{}), "\ncontinue with the clusters that were cancelled or not started: `drydock upgrade retry prod/november --unfinished`")
 }
 
 func TestTheFrameOfACancellingRolloutShowsItsRunningClusters(t *testing.T) {

@@ -141,8 +141,8 @@ func renderPlan(w *page, object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) {
 	if t.Length() > 0 {
 		fmt.Fprintln(w, t.Render())
 	}
-	if twice := repeated(object.Spec.Clusters); len(twice) > 0 {
-		fmt.Fprintf(w, "spec.clusters names %s more than once: each cluster is upgraded once\n", joined(twice))
+	if twice := namedTwice(object); twice != "" {
+		fmt.Fprintln(w, twice)
 	}
 	if plan.ComputedMaxFailures == 0 && clusters > 1 {
 		fmt.Fprintln(w, "no limit on failures: after a failed cluster the next one starts; spec.remediationStrategy.maxFailures sets a limit")
@@ -150,6 +150,15 @@ func renderPlan(w *page, object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) {
 	if len(plan.ManagedPoliciesCompliantBeforeUpgrade) > 0 {
 		fmt.Fprintf(w, "left out because every cluster already complies: %s\n", joined(plan.ManagedPoliciesCompliantBeforeUpgrade))
 	}
+}
+
+// namedTwice says which clusters a rollout names more than once; empty: none.
+func namedTwice(object *ranv1.ClusterGroupUpgrade) string {
+	twice := repeated(object.Spec.Clusters)
+	if len(twice) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("spec.clusters names %s more than once: each cluster is upgraded once", joined(twice))
 }
 
 // repeated returns the names that a list has more than once.

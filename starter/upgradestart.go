@@ -85,6 +85,9 @@ func (c *cli) startRollout(ctx context.Context, object *ranv1.ClusterGroupUpgrad
 	}
 	defer s.Close()
 	target := rolloutSubject(object.Namespace, object.Name)
+	if twice := namedTwice(object); twice != "" {
+		c.warn("warning: %s", twice)
+	}
 	flags.onlyPlanned = object.Spec.Enable != nil && !*object.Spec.Enable
 	if err := c.preflight(ctx, s, target, preflight.Input{Rollout: object}, flags); err != nil {
 		return err

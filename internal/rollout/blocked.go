@@ -74,6 +74,28 @@ func DeepestWait(status *ranv1.ClusterGroupUpgradeStatus) *drydockv1.Wait {
 	return wait
 }
 
+// NextStep is the command with which a person ends the wait of a rollout, namespace/name, or repairs its failure, and what that does; empty if there is
+// none.
+func NextStep(status *ranv1.ClusterGroupUpgradeStatus, name string) (does, command string) {
+	reason, verb := "", ""
+	if status.Wait != nil {
+		reason = status.Wait.Reason
+	}
+	switch {
+	case reason == ranv1.ReasonNotEnabled:
+		does, verb = "start it", "enable"
+	case reason == ranv1.ReasonWaitingForApproval:
+		does, verb = "approve the next batch", "approve"
+	case reason == ReasonPaused:
+		does, verb = "continue", "resume"
+	case status.Status.CompletedAt != nil && status.Counts.Failed+status.Counts.TimedOut > 0:
+		does, verb = "retry the clusters that failed or timed out", "retry"
+	default:
+		return "", ""
+	}
+	return does, "drydock upgrade " + verb + " " + name
+}
+
 // ReasonPaused: a cluster starts nothing new while its rollout is paused.
 const ReasonPaused = "Paused"
 

@@ -8,7 +8,6 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/workflows/kit"
-	"drydock.dev/drydock/workflows/rollout/policy"
 )
 
 func groupDetails(name string, s *ranv1.ClusterGroupUpgradeStatus) string {
@@ -35,7 +34,8 @@ func groupDetails(name string, s *ranv1.ClusterGroupUpgradeStatus) string {
 		d.Row("**waiting**", wait.Reason+": "+wait.Message)
 		d.Until(wait)
 	}
-	d.ToDo(groupCommand(name, s))
+	_, command := rollout.NextStep(s, name)
+	d.ToDo(command)
 	d.WriteString("\n")
 	headed := false
 	for _, c := range s.Clusters {
@@ -49,27 +49,6 @@ func groupDetails(name string, s *ranv1.ClusterGroupUpgradeStatus) string {
 		d.Line(c.Name, strconv.Itoa(int(c.Batch)), string(c.State), c.Step, strings.TrimSuffix(c.Reason+": "+c.Message, ": "))
 	}
 	return d.Text()
-}
-
-// groupCommand is the command with which a person ends the wait of a rollout, or repairs its failure; "": none does.
-func groupCommand(name string, s *ranv1.ClusterGroupUpgradeStatus) string {
-	verb, reason := "", ""
-	if s.Wait != nil {
-		reason = s.Wait.Reason
-	}
-	switch {
-	case reason == ranv1.ReasonNotEnabled:
-		verb = "enable"
-	case reason == ranv1.ReasonWaitingForApproval:
-		verb = "approve"
-	case reason == policy.ReasonPaused:
-		verb = "resume"
-	case s.Status.CompletedAt != nil && s.Counts.Failed+s.Counts.TimedOut > 0:
-		verb = "retry"
-	default:
-		return ""
-	}
-	return fmt.Sprintf("drydock upgrade %s %s", verb, name)
 }
 
 // summarized reports whether the counts say enough about a cluster.
