@@ -206,11 +206,11 @@ func TestAwaitDeletedClustersReturnsOnDeletion(t *testing.T) {
 		activitytest.ManagedCluster(t, name, nil)
 	}
 	rollouts := &Activities{Clusters: activitytest.Clusters}
-	var deleted []string
+	var seen SeenClusters
 	ended := make(chan error, 1)
 	go func() {
 		var err error
-		deleted, err = rollouts.AwaitDeletedClusters(t.Context(), []string{"stays", "goes"})
+		seen, err = rollouts.AwaitDeletedClusters(t.Context(), []string{"stays", "goes"})
 		ended <- err
 	}()
 	activitytest.ManagedCluster(t, "comes", nil)
@@ -226,7 +226,7 @@ func TestAwaitDeletedClustersReturnsOnDeletion(t *testing.T) {
 	deletedAt := time.Now()
 	require.NoError(t, <-ended)
 	require.Less(t, time.Since(deletedAt), activitytest.EventTimeout, "an event ends the wait, not a periodic read")
-	require.Equal(t, []string{"goes"}, deleted)
+	require.Equal(t, []string{"goes"}, seen.Deleted)
 }
 
 func TestASelectorSelectsByManagedClusterLabels(t *testing.T) {
