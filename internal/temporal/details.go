@@ -30,8 +30,8 @@ func MaintenanceDetails(cluster, node string) string {
 
 // RolloutNodeDetails are the details of the maintenance of a node by a rollout, namespace/name.
 func RolloutNodeDetails(cluster, node, rollout string) string {
-	return fmt.Sprintf("Part of rollout %[3]s: `drydock node status %[1]s --cluster %[2]s --watch` follows this maintenance, and `drydock upgrade status %[3]s` shows the rollout. "+
-		"`drydock upgrade cancel %[3]s` ends both. "+doNotTerminate, node, cluster, rollout)
+	return fmt.Sprintf("`drydock node status %[1]s --cluster %[2]s --watch` follows this maintenance of rollout %[3]s. "+
+		"`drydock upgrade cancel %[3]s` ends both, and returns the node. Terminated, it returns nothing.", node, cluster, rollout)
 }
 
 // SchedulerDetails are the details of the scheduler of a cluster.
