@@ -72,11 +72,11 @@ endif
 test-shared:
 	@E2E_PART=shared $(GO_TEST) ./internal/e2e
 test-alone:
-	@E2E_PART=alone $(GO_TEST) -p 1 ./internal/e2e ./internal/chaos
+	@E2E_PART=alone $(GO_TEST) -p 1 ./internal/e2e ./internal/chaos ./internal/attack
 test-concurrent:
 	@nice -n 10 $(RACE_TEST) -p 2 ./starter ./internal/statuspage $(CONCURRENT)
 test-others:
-	@nice -n 10 env $(GO_TEST) -p 2 ./activities/drain ./activities/locks $(filter-out $(CONCURRENT) %/internal/chaos %/internal/e2e,$(shell go list ./...))
+	@nice -n 10 env $(GO_TEST) -p 2 ./activities/drain ./activities/locks $(filter-out $(CONCURRENT) %/internal/attack %/internal/chaos %/internal/e2e,$(shell go list ./...))
 
 # SERVER_TESTS are packages all of whose tests need servers. Linking their tests takes longer than many tests.
 SERVER_TESTS = $(shell go list $$(grep -rlE --include='*_test.go' 'MainNeedsServers|activitytest\.Main' . | xargs dirname))

@@ -44,14 +44,17 @@ func newCommand() *cobra.Command {
 		Long: `Run Drydock's workflows and activities.
 
 Clusters come from a clusters file (--clusters) or from contexts of a kubeconfig (--contexts, --hub-context). Inside a cluster, with
---cluster NAME, it runs only that cluster's activities, with its own ServiceAccount.
+--cluster NAME, it runs only that cluster's activities, with its own ServiceAccount, and only polls and answers the task queue of that cluster.
 
 On SIGTERM or Ctrl-C it stops taking work and releases its running activities, which other workers retry at once.`,
 		Version:       version,
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return run(cmd.Context(), cmd.ErrOrStderr(), o) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			o.complete(cmd.Flags())
+			return run(cmd.Context(), cmd.ErrOrStderr(), o)
+		},
 	}
 	o.addFlags(cmd.Flags())
 	return cmd
@@ -79,7 +82,6 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if err != nil {
 		return err
 	}
-	o.connection.Worker = true
 	connection, err := o.connection.Options(log, metrics)
 	if err != nil {
 		return err
@@ -109,7 +111,11 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 		})
 		defer controllers.Wait()
 	}
-	registerActivities(w, clusters, server, drain.NewMetrics(registry), images)
+	if o.answersOnly() {
+		registerClusterActivities(w, clusters, drain.NewMetrics(registry))
+	} else {
+		registerActivities(w, clusters, server, drain.NewMetrics(registry), images)
+	}
 
 	ready := &readiness{temporal: server, namespace: connection.Namespace, clusters: clusters}
 	health, err := serveHealth(o.healthAddress, ready, registry)

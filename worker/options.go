@@ -63,7 +63,7 @@ func defaultOptions() *options {
 func (o *options) addFlags(flags *pflag.FlagSet) {
 	o.connection.AddFlags(flags)
 	flags.StringVar(&o.clustersFile, "clusters", "", "clusters file: the hub and the clusters, with the access to each, and what requests may use; with --cluster only the latter")
-	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of --contexts and --hub-context (env KUBECONFIG; default ~/.kube/config)")
+	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of --contexts and --hub-context (env KUBECONFIG; default ~/.kube/config); with --cluster, whose current context replaces the ServiceAccount")
 	flags.StringSliceVar(&o.contexts, "contexts", nil, "kubeconfig contexts of the clusters; a cluster's name is its context's")
 	flags.StringVar(&o.hubContext, "hub-context", "", "kubeconfig context of the hub")
 	flags.StringVar(&o.cluster, "cluster", "", "name of the cluster this worker runs in: it runs only the activities of that cluster, with its own ServiceAccount")
@@ -76,7 +76,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "time limit to release running activities on a stop")
 	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pre-cache images before a rollout, unless a PreCachingConfig sets one")
 	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that back up clusters before a rollout")
-	flags.BoolVar(&o.controllers, "controllers", o.controllers, "start and steer maintenances by the objects in the clusters, and rollouts and windows by those on the hub")
+	flags.BoolVar(&o.controllers, "controllers", o.controllers, "start and steer maintenances by the objects in the clusters, and rollouts and windows by those on the hub (with --cluster, default false)")
 	flags.BoolVar(&o.nodeAnnotations, "node-annotations", false, "take the annotation drydock.dev/maintain of a node as a request for its maintenance")
 	flags.StringVar(&o.maintenanceConfig, "maintenance-config", o.maintenanceConfig, "NAMESPACE, or NAMESPACE/NAME, of the MaintenanceOperatorConfig with the budgets of a cluster")
 	flags.StringVar(&o.deployment, "deployment", "", "name of the worker deployment; with --build-id it turns on worker versioning")
@@ -100,6 +100,17 @@ func (o *options) logger(to io.Writer) (*slog.Logger, error) {
 	}
 	return nil, fmt.Errorf("--log-format %q is neither text nor json", o.logFormat)
 }
+
+// complete sets the defaults that depend on other flags. Controllers start and signal workflows, which a worker inside a cluster needs no right for otherwise.
+func (o *options) complete(flags *pflag.FlagSet) {
+	if o.cluster != "" && !flags.Changed("controllers") {
+		o.controllers = o.nodeAnnotations
+	}
+	o.connection.Worker, o.connection.AnswersOnly = true, o.answersOnly()
+}
+
+// answersOnly reports whether this worker only polls its task queue and answers its tasks.
+func (o *options) answersOnly() bool { return o.cluster != "" && !o.controllers }
 
 // check refuses settings that have no effect, or that make the SDK exit.
 func (o *options) check() error {
@@ -158,12 +169,12 @@ func (o *options) access() (kube.Source, error) {
 	switch {
 	case byContext && (o.clustersFile != "" || o.cluster != ""):
 		return kube.Source{}, errors.New("--contexts and --hub-context exclude --clusters and --cluster")
-	case o.kubeconfig != "" && !byContext:
-		return kube.Source{}, errors.New("--kubeconfig needs --contexts or --hub-context: a clusters file names the kubeconfig of each cluster, and --cluster needs none")
+	case o.kubeconfig != "" && !byContext && o.cluster == "":
+		return kube.Source{}, errors.New("--kubeconfig needs --contexts, --hub-context or --cluster: a clusters file names the kubeconfig of each cluster")
 	case byContext:
 		return kube.FromKubeconfig(o.kubeconfig, o.hubContext, o.contexts...)
 	case o.cluster != "":
-		source, err := kube.FromWithin(o.cluster)
+		source, err := kube.FromWithin(o.cluster, o.kubeconfig)
 		if err != nil {
 			err = fmt.Errorf("--cluster: %w", err)
 		}
@@ -200,6 +211,9 @@ func (o *options) workerOptions(onFatalError func(error)) worker.Options {
 		DisableWorkflowWorker:            o.cluster != "",
 		Interceptors:                     []interceptor.WorkerInterceptor{&temporal.WorkerShutdown{}, &temporal.Lease{}, &temporal.Forbidden{}, &kit.SignalOrder{}, &kit.FirstRun{}},
 		OnFatalError:                     onFatalError,
+	}
+	if o.answersOnly() {
+		settings.Interceptors = append(settings.Interceptors, &temporal.AnswersOnly{})
 	}
 	if o.versioned() {
 		settings.DeploymentOptions = worker.DeploymentOptions{

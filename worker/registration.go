@@ -28,6 +28,7 @@ import (
 // registerActivities registers every activity by the name of its method.
 func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, images rollouts.PreparationImages) {
 	waits := activitykit.Waits{Temporal: server, Workflows: server}
+	registerNodeActivities(w, clusters, waits, drains)
 	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Images: images})
 	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
@@ -36,13 +37,25 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	w.RegisterActivity(&windows.Activities{Temporal: server, Workflows: server, Allowed: clusters.Allowed()})
 	w.RegisterActivity(&portals.Activities{Temporal: server})
 	w.RegisterActivity(&objects.Activities{Clusters: clusters, Workflows: server})
+	w.RegisterActivity(&scheduler.Activities{Clusters: clusters, Temporal: server})
+	w.RegisterActivity(&sweeper.Activities{Clusters: clusters, Temporal: server})
+}
+
+// registerClusterActivities registers the activities of a worker that only answers the tasks of its cluster. They have no client of Temporal.
+func registerClusterActivities(w worker.ActivityRegistry, clusters *kube.Clusters, drains *drain.Metrics) {
+	registerNodeActivities(w, clusters, activitykit.Waits{}, drains)
+	w.RegisterActivity(&objects.Activities{Clusters: clusters})
+	w.RegisterActivity(&scheduler.Activities{Clusters: clusters})
+	w.RegisterActivity(&sweeper.Activities{Clusters: clusters})
+}
+
+// registerNodeActivities registers the activities that work on the nodes and objects of clusters.
+func registerNodeActivities(w worker.ActivityRegistry, clusters *kube.Clusters, waits activitykit.Waits, drains *drain.Metrics) {
 	w.RegisterActivity(&node.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&drain.Activities{Clusters: clusters, Waits: waits, Metrics: drains})
 	w.RegisterActivity(&jobs.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&health.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&locks.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&lockcontroller.Activities{Clusters: clusters})
-	w.RegisterActivity(&scheduler.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&harbor.Activities{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&sweeper.Activities{Clusters: clusters, Temporal: server})
 }

@@ -41,7 +41,7 @@ func TestClustersComeFromOneSourceOnly(t *testing.T) {
 		{
 			name: "an unused kubeconfig",
 			args: []string{"--clusters", "clusters.yaml", "--kubeconfig", "kubeconfig"},
-			err:  "--kubeconfig needs --contexts or --hub-context: a clusters file names the kubeconfig of each cluster, and --cluster needs none",
+			err:  "--kubeconfig needs --contexts, --hub-context or --cluster: a clusters file names the kubeconfig of each cluster",
 		},
 		{
 			name: "a missing file",

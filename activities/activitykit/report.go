@@ -51,19 +51,21 @@ type heartbeatDetails struct {
 	At time.Time `json:"at,omitzero"`
 }
 
-// NewReport starts with the last observation of an earlier attempt of the activity, so that the wait keeps its start time and its count of reports.
+// NewReport starts with the last observation of the attempt before, so that the wait keeps its start time and its count of reports.
 func NewReport(ctx context.Context, deadline *time.Time) *Report {
 	r := &Report{deadline: deadline, changed: make(chan struct{}, 1)}
 	if !activity.IsActivity(ctx) {
 		return r
 	}
 	r.activity = activity.GetInfo(ctx).ActivityType.Name
+	// Details that cannot be decoded are ignored.
+	var before heartbeatDetails
 	if activity.HasHeartbeatDetails(ctx) {
-		// Details that cannot be decoded are ignored.
-		var before heartbeatDetails
 		_ = activity.GetHeartbeatDetails(ctx, &before)
-		r.latest, r.Sent = before.Observation, before.Sent
+	} else {
+		temporal.StateOf(ctx, &before)
 	}
+	r.latest, r.Sent = before.Observation, before.Sent
 	return r
 }
 
@@ -138,6 +140,9 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 	var due <-chan time.Time
 	var reported temporal.Observation
 	earliest := time.Now().Add(spread(firstReport))
+	if temporal.OnlyAnswers(ctx) && r.Sent > 0 { // the report before ended the attempt before
+		reported, earliest = r.Observed(), time.Now().Add(spread(pauseAfter(r.Sent)))
+	}
 	for {
 		select {
 		case <-ctx.Done():
@@ -149,7 +154,7 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 			r.heartbeat(ctx)
 		case <-r.changed:
 			switch {
-			case workflows == nil:
+			case workflows == nil && !temporal.OnlyAnswers(ctx):
 			case r.urgent(reported):
 				due = time.After(0)
 			case due == nil:
@@ -159,7 +164,7 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 			r.Sent++
 			due, earliest = nil, time.Now().Add(spread(pauseAfter(r.Sent)))
 			if latest := r.Observed(); !equality.Semantic.DeepEqual(latest, reported) {
-				if err := send(ctx, workflows, latest); err != nil {
+				if err := r.send(ctx, workflows, latest); err != nil {
 					activity.GetLogger(ctx).Warn("failed to report the current wait to the workflow; will retry", "error", err)
 					due = time.After(reportInterval)
 					continue
@@ -216,7 +221,11 @@ func grown(pause time.Duration, reports int, longest time.Duration) time.Duratio
 // spread extends a pause by up to a quarter, so that waits that start together do not report together.
 func spread(pause time.Duration) time.Duration { return apiwait.Jitter(pause, 0.25) }
 
-func send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {
+// send sends an observation to the workflow. A worker that may only answer ends the attempt with it, and the next one continues.
+func (r *Report) send(ctx context.Context, workflows Signaller, observation temporal.Observation) error {
+	if ends, err := temporal.AnswerWith(ctx, temporal.SignalObserved, observation, heartbeatDetails{Observation: observation, Sent: r.Sent}); ends {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, ReportTimeout)
 	defer cancel()
 	workflow := activity.GetInfo(ctx).WorkflowExecution

@@ -44,15 +44,19 @@ func unlessClosed(ctx context.Context, closes *time.Time) error {
 }
 
 // UnlessHeld refuses an effect while its cluster is held. The workflow has checked that for a first attempt that starts in time; all others query the
-// workflow. clusters are the affected clusters, if the workflow works on several.
+// workflow, or leave the decision to it if their worker may only answer. clusters are the affected clusters, if the workflow works on several.
 // Errors: Held; HoldUnknown if the workflow does not answer.
 func (w Waits) UnlessHeld(ctx context.Context, clusters ...string) error {
-	if w.Workflows == nil || !activity.IsActivity(ctx) {
+	asksWorkflow := temporal.AsksBeforeRetry(ctx)
+	if w.Workflows == nil && !asksWorkflow || !activity.IsActivity(ctx) {
 		return nil
 	}
 	info := activity.GetInfo(ctx)
-	if info.Attempt <= 1 && info.StartedTime.Sub(info.ScheduledTime) < askAfter {
+	switch {
+	case info.Attempt <= 1 && info.StartedTime.Sub(info.ScheduledTime) < askAfter:
 		return nil
+	case asksWorkflow: // its next attempt is a first one
+		return temporal.Error(emergency.ReasonUnknown, "the attempt before did not end, or no worker was free for it in time: the workflow decides about the next one", nil)
 	}
 	ctx, cancel := context.WithTimeout(ctx, ReportTimeout)
 	defer cancel()

@@ -109,7 +109,7 @@ func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (Return
 	return result, nil
 }
 
-// returnSlot releases the slot immediately. If that fails, the workflow releases it later.
+// returnSlot releases the slot immediately. If that fails, or the worker may not signal workflows, the workflow releases it later.
 func (n *Activities) returnSlot(ctx context.Context, in ReturnNodeInput, leftOut bool) bool {
 	return in.Slot != nil && n.Waits.Temporal != nil &&
 		n.Waits.Temporal.SignalWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalSlotReturn, in.Slot.Return(leftOut)) == nil

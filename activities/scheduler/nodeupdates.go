@@ -36,7 +36,7 @@ func (s *Activities) WatchNodes(ctx context.Context, clusterName string) error {
 	if err != nil {
 		return err
 	}
-	l := &nodeReporter{scheduler: s, changed: make(chan struct{}, 1), from: activity.GetInfo(ctx).StartedTime}
+	l := s.newNodeReporter(ctx)
 	var reporting sync.WaitGroup
 	watching, stop := context.WithCancelCause(ctx)
 	defer reporting.Wait()
@@ -104,8 +104,35 @@ type nodeReporter struct {
 
 	mu     sync.Mutex
 	latest view
-	// sent is the last view that was sent.
-	sent view
+	// sent is the last view that was sent. number counts the messages of the attempts before, if each message ends its attempt; rest are the parts of the
+	// update that they have not sent.
+	sent   view
+	number int
+	rest   []scheduling.NodeUpdate
+}
+
+// sentNodes is what attempts of WatchNodes leave to the next one, if each message ends its attempt. Another worker lists all nodes again.
+type sentNodes struct {
+	From   time.Time `json:"from"`
+	Number int       `json:"number"`
+
+	view view
+	rest []scheduling.NodeUpdate
+}
+
+func (s *Activities) newNodeReporter(ctx context.Context) *nodeReporter {
+	info := activity.GetInfo(ctx)
+	l := &nodeReporter{scheduler: s, changed: make(chan struct{}, 1), from: info.StartedTime}
+	var state sentNodes
+	if !temporal.StateOf(ctx, &state) {
+		return l
+	}
+	if known, found := s.sent.Load(info.WorkflowExecution.ID); found {
+		if known := known.(sentNodes); known.Number == state.Number && known.From.Equal(state.From) {
+			l.from, l.sent, l.number, l.rest = known.From, known.view, known.Number, known.rest
+		}
+	}
+	return l
 }
 
 func (l *nodeReporter) see(now view) {
@@ -128,7 +155,10 @@ func (l *nodeReporter) seen() view {
 func (l *nodeReporter) run(ctx context.Context) error {
 	heartbeat := time.NewTicker(activitykit.HeartbeatInterval)
 	defer heartbeat.Stop()
-	whole := false
+	whole := l.number > 0
+	if len(l.rest) > 0 {
+		return l.sendAll(ctx, l.sent, l.rest)
+	}
 	var due <-chan time.Time
 	var dueAt time.Time
 	for {
@@ -235,7 +265,8 @@ func sizeOf(value any) int {
 // sendAll sends the parts of an update.
 func (l *nodeReporter) sendAll(ctx context.Context, now view, parts []scheduling.NodeUpdate) error {
 	l.sent = now
-	for _, part := range parts {
+	for i, part := range parts {
+		l.rest = parts[i+1:]
 		if err := l.send(ctx, part); err != nil {
 			return err
 		}
@@ -243,13 +274,22 @@ func (l *nodeReporter) sendAll(ctx context.Context, now view, parts []scheduling
 	return nil
 }
 
-// send sends an update to the current run of the workflow. An error ends the attempt: the next one sends everything again.
+// send sends an update to the current run of the workflow. A worker that may only answer ends the attempt with it, and the next one continues. An error ends the attempt: the next one sends everything again.
 func (l *nodeReporter) send(ctx context.Context, update scheduling.NodeUpdate) error {
 	if err := temporal.LeaseOver(ctx); err != nil {
 		return err
 	}
+	id := activity.GetInfo(ctx).WorkflowExecution.ID
+	if temporal.OnlyAnswers(ctx) {
+		state := sentNodes{From: l.from, Number: l.number + 1, view: l.sent, rest: l.rest}
+		l.scheduler.sent.Store(id, state)
+		if _, err := temporal.AnswerWith(ctx, temporal.SignalNodeUpdate, update, state); err != nil {
+			return err
+		}
+		return ctx.Err()
+	}
 	activity.RecordHeartbeat(ctx) // many parts may take longer than the heartbeat timeout
 	ctx, cancel := context.WithTimeout(ctx, activitykit.ReportTimeout)
 	defer cancel()
-	return l.scheduler.Temporal.SignalWorkflow(ctx, activity.GetInfo(ctx).WorkflowExecution.ID, "", temporal.SignalNodeUpdate, update)
+	return l.scheduler.Temporal.SignalWorkflow(ctx, id, "", temporal.SignalNodeUpdate, update)
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -26,6 +27,9 @@ import (
 type Activities struct {
 	Clusters *kube.Clusters
 	Temporal Client
+
+	// sent are the nodes that the scheduler of each workflow id has, if the worker may only answer its tasks: a sentNodes.
+	sent sync.Map
 }
 
 // Client is the part of Temporal's client that the activities of the scheduler need.

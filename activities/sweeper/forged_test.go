@@ -110,7 +110,7 @@ func TestManyForgedMarksAreLookedUpInBatchesAfterDrydocksOwn(t *testing.T) {
 	marks = append(marks, own)
 	server := &crowd{Workflows: activitytest.NewWorkflows(), full: make(chan struct{})}
 	server.Set(own.Owner, activitytest.WasTerminated)
-	owners := newOwners(server, rate.NewLimiter(0, budget))
+	owners := newOwners(t.Context(), server, rate.NewLimiter(0, budget), nil)
 	states, err := owners.states(t.Context(), marks)
 	require.NoError(t, err)
 	require.Equal(t, temporal.ChainClosed, states[own.Owner].State, "it is among the first")

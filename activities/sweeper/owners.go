@@ -10,6 +10,7 @@ import (
 	"golang.org/x/time/rate"
 
 	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/scheduler"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -18,14 +19,75 @@ import (
 const (
 	lookUpsAtOnce    = 1000
 	lookUpsPerSecond = 100
+	// lookUpsPerResult limits the owners of one result, because each may have a kilobyte.
+	lookUpsPerResult = 100
 )
 
 // owners caches the states of the owners of marks.
 type owners struct {
+	// server is nil if another worker must look them up: lookUp are those.
 	server temporal.Executions
+	lookUp []string
 	// budget of look-ups.
 	budget *rate.Limiter
 	known  map[string]answer
+}
+
+// OwnerAnswer is the state of the workflow of an owner.
+type OwnerAnswer struct {
+	Owner string              `json:"owner"`
+	State temporal.ChainState `json:"state"`
+	Ended string              `json:"ended,omitempty"`
+	// At is when it was looked up.
+	At time.Time `json:"at"`
+}
+
+// LookUpOwnersInput names the cluster whose marks have the owners.
+type LookUpOwnersInput struct {
+	Cluster string   `json:"cluster"`
+	Owners  []string `json:"owners,omitempty"`
+}
+
+// LookUpOwners reads whether the workflows of owners are open, and starts the scheduler of the cluster if it was terminated, for a worker that has no access to
+// Temporal. It looks up only workflows of that cluster: such a worker is told nothing about others.
+func (s *Activities) LookUpOwners(ctx context.Context, in LookUpOwnersInput) ([]OwnerAnswer, error) {
+	lookUp := newOwners(ctx, s.Temporal, s.budget(in.Cluster), nil)
+	at := temporal.Now(ctx)
+	var own []string
+	for _, owner := range in.Owners[:min(len(in.Owners), lookUpsPerResult)] {
+		if clusterOf(owner) == in.Cluster {
+			own = append(own, owner)
+			continue
+		}
+		lookUp.known[owner] = answer{chain: temporal.Chain{State: temporal.ChainUnknown}}
+	}
+	if err := lookUp.ask(ctx, own); err != nil {
+		return nil, err
+	}
+	answers := []OwnerAnswer{}
+	for owner, known := range lookUp.known {
+		answers = append(answers, OwnerAnswer{Owner: owner, State: known.chain.State, Ended: known.chain.Ended, At: at})
+	}
+	slices.SortFunc(answers, func(a, b OwnerAnswer) int { return cmp.Compare(a.Owner, b.Owner) })
+	return answers, scheduler.ReviveScheduler(ctx, s.Temporal, in.Cluster)
+}
+
+// clusterOf returns the cluster on which the workflow of an owner works.
+func clusterOf(owner string) string {
+	workflow, _ := kube.OwnerWorkflow(owner)
+	if cluster, _, _, ok := temporal.ParseNodeMaintenanceID(workflow); ok {
+		return cluster
+	}
+	_, _, cluster, _ := temporal.ParseClusterUpgradeID(workflow)
+	return cluster
+}
+
+// executions returns the client for look-ups; nil: another worker looks up.
+func (s *Activities) executions() temporal.Executions {
+	if s.Temporal == nil {
+		return nil
+	}
+	return s.Temporal
 }
 
 type answer struct {
@@ -33,8 +95,12 @@ type answer struct {
 	at    time.Time
 }
 
-func newOwners(server temporal.Executions, budget *rate.Limiter) *owners {
-	return &owners{server: server, budget: budget, known: map[string]answer{}}
+func newOwners(ctx context.Context, server temporal.Executions, budget *rate.Limiter, answers []OwnerAnswer) *owners {
+	o := &owners{server: server, budget: budget, known: map[string]answer{}}
+	for _, a := range answers {
+		o.known[a.Owner] = answer{chain: temporal.Chain{State: a.State, Ended: a.Ended}, at: *activitykit.WorkerTime(ctx, &a.At)}
+	}
+	return o
 }
 
 // states returns the states of the owners of marks. Of those that the budget leaves for later, it returns the last known state, or none.
@@ -66,6 +132,10 @@ func (o *owners) states(ctx context.Context, marks []Mark) (map[string]temporal.
 
 // ask reads whether the workflows of owners are open, in their order, until the budget is spent.
 func (o *owners) ask(ctx context.Context, due []string) error {
+	if o.server == nil {
+		o.lookUp = due[:min(len(due), lookUpsPerResult)]
+		return nil
+	}
 	answers := make([]answer, len(due))
 	var requests errgroup.Group
 	requests.SetLimit(activitykit.MaxParallelRequests)

@@ -22,6 +22,7 @@ import (
 // cluster again if it was terminated.
 type Activities struct {
 	Clusters *kube.Clusters
+	// Temporal is nil in a worker that may only answer its tasks. AwaitOrphans then ends with the owners to look up, and another worker looks them up.
 	Temporal Client
 	// Quiet is how long a cluster without marks is watched before the sweeper rests; the default is a minute. It is longer than any write of an
 	// activity of a closed workflow, which takes at most ten seconds.
@@ -65,6 +66,8 @@ type AwaitOrphansInput struct {
 	Unknown []Mark `json:"unknown,omitempty"`
 	// Left are marks that could not be cleaned up.
 	Left []Mark `json:"left,omitempty"`
+	// Answers are the owners that were looked up because of Orphans.LookUp.
+	Answers []OwnerAnswer `json:"answers,omitempty"`
 }
 
 // LaterOwner is an owner whose marks are ignored until Until.
@@ -86,6 +89,8 @@ type Orphans struct {
 	Gone []Mark `json:"gone,omitempty"`
 	// Quiet: there was no mark for a while.
 	Quiet bool `json:"quiet,omitempty"`
+	// LookUp are owners that a worker with access to Temporal must look up first, if this one has none.
+	LookUp []string `json:"lookUp,omitempty"`
 }
 
 // Orphan is a mark whose workflow is closed.
@@ -96,7 +101,7 @@ type Orphan struct {
 }
 
 // AwaitOrphans watches the marks in a cluster until the workflow of one is closed, the marks with unknown workflows change, a mark of in.Left is gone,
-// or there are no marks for a while.
+// there are no marks for a while, or owners must be looked up by another worker.
 //
 // It reads the state of a workflow when it first sees its mark, and with each resync while the workflow is open. With very many marks, some wait for a later
 // resync.
@@ -105,7 +110,7 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 	if err != nil {
 		return Orphans{}, err
 	}
-	search := &search{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(s.Temporal, s.budget(in.Cluster)), quiet: s.Quiet, emptySince: time.Now()}
+	search := &search{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(ctx, s.executions(), s.budget(in.Cluster), in.Answers), quiet: s.Quiet, emptySince: time.Now()}
 	if search.quiet == 0 {
 		search.quiet = quietTime
 	}
@@ -113,7 +118,7 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 	err = activitykit.Waits{}.Await(ctx, cluster, markedKinds(), func(ctx context.Context) (temporal.Observation, bool, error) {
 		var err error
 		found, err = search.read(ctx, cluster.Cache)
-		return temporal.Observation{}, found.Quiet || len(found.Orphans)+len(found.Gone) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
+		return temporal.Observation{}, found.Quiet || len(found.Orphans)+len(found.Gone)+len(found.LookUp) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
 	})
 	return found, activitykit.Explain(cluster, "find the marks of closed workflows", err)
 }
@@ -146,6 +151,7 @@ func (l *search) read(ctx context.Context, reader kubeclient.Reader) (Orphans, e
 	if err != nil {
 		return Orphans{}, err
 	}
+	found.LookUp = l.owners.lookUp
 	for _, mark := range marks {
 		chain, asked := states[mark.Owner]
 		if chain.State == temporal.ChainUnknown || !asked && slices.Contains(l.in.Unknown, mark) {
@@ -165,7 +171,7 @@ func (l *search) read(ctx context.Context, reader kubeclient.Reader) (Orphans, e
 			}
 		}
 	}
-	if len(found.Orphans) == 0 && now.Sub(l.revived) >= askOpenAfter { // orphans are cleaned up first, even if Temporal cannot be asked
+	if l.server != nil && len(found.Orphans) == 0 && now.Sub(l.revived) >= askOpenAfter { // orphans are cleaned up first, even if Temporal cannot be asked
 		err := scheduler.ReviveScheduler(ctx, l.server, l.in.Cluster)
 		switch {
 		case err == nil:
@@ -210,7 +216,9 @@ func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error)
 	if err != nil {
 		return false, activitykit.Explain(c, "find marks", err)
 	}
-	err = scheduler.ReviveScheduler(ctx, s.Temporal, cluster)
+	if s.Temporal != nil {
+		err = scheduler.ReviveScheduler(ctx, s.Temporal, cluster)
+	}
 	if len(marks) > 0 {
 		return true, nil // the sweeper itself reports what is wrong with Temporal
 	}

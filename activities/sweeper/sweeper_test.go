@@ -31,7 +31,7 @@ func newSearch(t *testing.T, server *activitytest.Workflows, in AwaitOrphansInpu
 	t.Helper()
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
-	return &search{cluster: cluster, in: in, server: server, owners: newOwners(server, rate.NewLimiter(lookUpsPerSecond, lookUpsAtOnce)), quiet: time.Hour, emptySince: time.Now()}
+	return &search{cluster: cluster, in: in, server: server, owners: newOwners(t.Context(), server, rate.NewLimiter(lookUpsPerSecond, lookUpsAtOnce), nil), quiet: time.Hour, emptySince: time.Now()}
 }
 
 // now reads the cluster from the API server.

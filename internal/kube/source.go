@@ -55,16 +55,20 @@ func FromKubeconfig(path, hub string, contexts ...string) (Source, error) {
 	return source, nil
 }
 
-// FromWithin is the source of an activity-only worker inside the cluster: its ServiceAccount is the only access.
-func FromWithin(name string) (Source, error) {
+// FromWithin is the source of an activity-only worker inside the cluster: its ServiceAccount, or the current context of a kubeconfig, is the only access.
+func FromWithin(name, kubeconfig string) (Source, error) {
 	if err := ValidateName(name); err != nil {
 		return Source{}, fmt.Errorf("%q cannot be a cluster's name: %w", name, err)
 	}
-	if _, err := rest.InClusterConfig(); err != nil {
+	within := access{config: rest.InClusterConfig}
+	if kubeconfig != "" {
+		within = kubeconfigAccess(kubeconfig, "")
+	} else if _, err := rest.InClusterConfig(); err != nil {
 		return Source{}, fmt.Errorf("there is no ServiceAccount of a pod of cluster %s: %w", name, err)
 	}
+	within.inClusterWorker = true
 	return Source{
-		clusters: map[string]access{name: {config: rest.InClusterConfig, inClusterWorker: true}},
+		clusters: map[string]access{name: within},
 		hint:     "this worker runs inside " + name + " and has no access to other clusters",
 	}, nil
 }

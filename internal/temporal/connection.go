@@ -26,6 +26,8 @@ type Connection struct {
 	EncryptionKeyFile string
 	// Worker: a failure whose key is missing fails the workflow task that reads it. Elsewhere it is an error that names the key.
 	Worker bool
+	// AnswersOnly: the worker may only poll its task queue and answer its tasks.
+	AnswersOnly bool
 }
 
 // AddFlags adds flags with the names that the temporal CLI uses, except for its --namespace: Kubernetes objects have one, too.
@@ -74,6 +76,12 @@ func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) 
 	// Messages are a few kilobytes. Compressing them, the SDK's default, costs the worker and the server more time than it saves.
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(retryBusy))
+	if c.Worker {
+		options.ContextPropagators = append(options.ContextPropagators, StateInHeaders(options.DataConverter))
+	}
+	if c.AnswersOnly {
+		options.WorkerHeartbeatInterval = -1
+	}
 	if keys != nil {
 		options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(decryptAnswers(keys)))
 	}

@@ -108,8 +108,8 @@ func (r Retrier) Watch(ctx workflow.Context, summary string, activity, input, re
 
 func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, activity, input, result any) error {
 	options.WaitForCancellation = !r.Abandon
-	reported := ""
-	for failed := 0; ; {
+	reported, attempting := "", ctx
+	for failed, attempts := 0, 0; ; {
 		if r.Located != nil {
 			r.TaskQueue = *r.Located
 		}
@@ -118,8 +118,15 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 			r.planWatch(&options, reported != "")
 		}
 		late := !r.Deadline.IsZero() && workflow.Now(ctx).After(r.Deadline)
-		err := workflow.ExecuteActivity(workflow.WithActivityOptions(ctx, options), activity, input).Get(ctx, result)
-		over := err == nil || temporal.Final(err) || late
+		err := workflow.ExecuteActivity(workflow.WithActivityOptions(attempting, options), activity, input).Get(ctx, result)
+		message, failure := temporal.MessageIn(err), temporal.FailureIn(err)
+		if failure != nil {
+			err = failure
+		}
+		over := err == nil || message == nil && failure == nil && (temporal.Final(err) || late)
+		if failure != nil && late {
+			over = attempts+1 >= int(cmp.Or(r.Attempts, RoundAttempts))
+		}
 		if reported != "" && (over || ctx.Err() != nil) {
 			r.report(ctx, "", "")
 		}
@@ -129,6 +136,22 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 		case ctx.Err() != nil:
 			// A cancelled attempt may end with any error.
 			return ctx.Err()
+		case message != nil: // the activity continues after it
+			failed, attempts, attempting = 0, 0, temporal.WithState(ctx, message)
+			if reported != "" {
+				r.report(ctx, "", reported)
+				reported = ""
+			}
+			handleMessage(ctx, message)
+		case failure != nil:
+			if attempts++; attempts >= RoundAttempts {
+				reported = options.Summary + ": " + r.Explain(err, options)
+				r.report(ctx, ReasonOf(err), reported)
+			}
+			if err := pauseBeforeAttempt(ctx, attempts); err != nil {
+				r.report(ctx, "", "")
+				return err
+			}
 		case uneventful(err, options):
 			failed = 0
 			if reported != "" && timedOut(err) {
@@ -149,6 +172,16 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 			return err
 		}
 	}
+}
+
+// pauseBeforeAttempt pauses before the next attempt of an activity that only its workflow may repeat. In a long outage attempts become rare, because each adds
+// to the history.
+func pauseBeforeAttempt(ctx workflow.Context, attempts int) error {
+	pause := min(FirstRetry<<min(attempts-1, 10), LaterRetry)
+	if rare := time.Duration(attempts) * time.Second; attempts > 60 {
+		pause = min(rare, LongestRound)
+	}
+	return workflow.NewTimerWithOptions(ctx, pause, workflow.TimerOptions{Summary: "before the next attempt"}).Get(ctx, nil)
 }
 
 func (r Retrier) report(ctx workflow.Context, reason, message string) {

@@ -1,9 +1,12 @@
 package kit
 
 import (
+	commonpb "go.temporal.io/api/common/v1"
 	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/workflow"
+
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // SignalOrder is an interceptor that delivers signals in the order in which they were sent. Every worker and replayer of the workflows needs it. The SDK
@@ -14,7 +17,7 @@ type SignalOrder struct {
 
 // InterceptWorkflow implements interceptor.WorkerInterceptor.
 func (*SignalOrder) InterceptWorkflow(_ workflow.Context, next interceptor.WorkflowInboundInterceptor) interceptor.WorkflowInboundInterceptor {
-	return &signalOrder{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}, inbox: &inbox{handlers: map[string]func(){}}}
+	return &signalOrder{WorkflowInboundInterceptorBase: interceptor.WorkflowInboundInterceptorBase{Next: next}, inbox: &inbox{handlers: map[string]func(){}, messages: map[string]func([]byte) error{}}}
 }
 
 // signalOrder records the order of the signals of one run. Signals that were sent before the run started come first.
@@ -48,8 +51,9 @@ func (a *signalOrder) ExecuteUpdate(ctx workflow.Context, in *interceptor.Update
 type inbox struct {
 	// pending are the names of the signals, in the order in which they were sent.
 	pending []string
-	// handlers handle the next signal of a name.
+	// handlers handle the next signal of a name. messages handle a message of an activity that has the name of a signal.
 	handlers map[string]func()
+	messages map[string]func(payload []byte) error
 	// cancellation handles Temporal's own cancellation; nil: it was handled, or has no handler.
 	cancellation func()
 }
@@ -100,6 +104,15 @@ func OnSignal[T any](ctx workflow.Context, name, description string, handle func
 		}
 		handle(payload)
 	}
+	inbox.messages[name] = func(text []byte) error {
+		var payload T
+		encoded := &commonpb.Payload{Metadata: map[string][]byte{converter.MetadataEncoding: []byte(converter.MetadataEncodingJSON)}, Data: text}
+		err := converter.GetDefaultDataConverter().FromPayload(encoded, &payload)
+		if err == nil {
+			handle(payload)
+		}
+		return err
+	}
 	workflow.GoNamed(ctx, name, func(ctx workflow.Context) {
 		// A blocked Receive would take its signal from the channel before the handlers of earlier signals run.
 		for workflow.Await(ctx, func() bool { return channel.Len() > 0 }) == nil {
@@ -122,6 +135,19 @@ func OnCancellation(ctx, listening workflow.Context, handle func()) {
 		ctx.Done().Receive(listening, nil)
 		inbox.handle()
 	})
+}
+
+// handleMessage handles the message of an activity whose worker may not send signals, after all signals that have arrived.
+func handleMessage(ctx workflow.Context, message *temporal.Message) {
+	inbox := inboxOf(ctx)
+	inbox.handle()
+	handle, listening := inbox.messages[message.Signal]
+	if !listening {
+		return
+	}
+	if err := handle(message.Payload); err != nil {
+		workflow.GetLogger(ctx).Error("Ignoring undecodable message", "signal", message.Signal, "error", err)
+	}
 }
 
 // HandlePendingSignals handles the pending signals. A run must call it before it continues as new, or it loses them.

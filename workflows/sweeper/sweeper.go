@@ -67,6 +67,11 @@ type sweeper struct {
 	taskQueue string
 	// deferred are the owners that were cleaned up a moment ago, or whose cleanup failed.
 	deferred []sweeperactivities.LaterOwner
+	// answers are the owners that were looked up for a worker without access to Temporal.
+	answers []sweeperactivities.OwnerAnswer
+	// lookedUp is when that was last begun, and lookUps counts those that followed each other.
+	lookedUp time.Time
+	lookUps  int
 	// located: a worker has served the cluster before.
 	located bool
 	// woken: a scan was requested and has not begun. wakes counts the requests.
@@ -175,10 +180,13 @@ func (s *sweeper) locate(ctx workflow.Context, giveUpAt time.Time) error {
 // awaitFindings waits for orphans, for changes of earlier findings, or until the cluster has no marks. A wake starts a new scan, which asks Temporal
 // about every workflow again. The wait also ends when the history has become long.
 func (s *sweeper) awaitFindings(ctx workflow.Context) (sweeperactivities.Orphans, error) {
+	if s.woken {
+		s.answers = nil
+	}
 	s.woken = false
 	s.record.enter(Watching)
 	s.dropExpired(ctx)
-	in := sweeperactivities.AwaitOrphansInput{Cluster: s.in.Cluster, Later: s.deferred, Unknown: s.record.marksOf(FindingUnknownOwner)}
+	in := sweeperactivities.AwaitOrphansInput{Cluster: s.in.Cluster, Later: s.deferred, Unknown: s.record.marksOf(FindingUnknownOwner), Answers: s.answers}
 	in.Left = s.record.marksOf(FindingFailed, FindingInProgress)
 
 	scanning, endScan := workflow.WithCancel(ctx)
@@ -194,7 +202,57 @@ func (s *sweeper) awaitFindings(ctx workflow.Context) (sweeperactivities.Orphans
 		// Earlier findings remain until the next scan.
 		return sweeperactivities.Orphans{Unknown: in.Unknown, MoreUnknown: s.status.MoreUnknownOwners, Ignored: s.status.IgnoredMarks}, nil
 	}
+	if err == nil && len(found.LookUp) > 0 {
+		err = s.lookUp(ctx, found.LookUp)
+	}
 	return found, err
+}
+
+// maxAnswers limits the answers in the input of an activity. The oldest are dropped, and looked up again if necessary.
+const maxAnswers = 300
+
+const (
+	// lookUpsAtOnce follow each other without a pause. lookUpsApart separates those that do not follow each other.
+	lookUpsAtOnce      = 10
+	lookUpsApart       = 10 * time.Second
+	longestLookUpPause = 30 * time.Second
+)
+
+// lookUpPause is the pause before a look-up that follows that many others.
+func lookUpPause(others int) time.Duration {
+	if others < lookUpsAtOnce {
+		return 0
+	}
+	return min(time.Second<<min(others-lookUpsAtOnce, 10), longestLookUpPause)
+}
+
+// lookUp looks up owners for a worker of the cluster that has no access to Temporal. Look-ups that follow each other become rare: there may be thousands of
+// forged marks. Those of nodes and lock requests come first.
+func (s *sweeper) lookUp(ctx workflow.Context, owners []string) error {
+	pause := lookUpPause(s.lookUps)
+	if workflow.Now(ctx).Sub(s.lookedUp) > pause+lookUpsApart {
+		pause, s.lookUps = 0, 0
+	}
+	s.lookUps++
+	if pause > 0 {
+		if err := kit.AwaitFor(ctx, pause, "before more workflows of marks are looked up", func() bool { return s.woken }); err != nil {
+			return err
+		}
+	}
+	if s.woken {
+		s.answers, s.woken, s.lookUps = nil, false, 0
+	}
+	s.lookedUp = workflow.Now(ctx)
+	var answers []sweeperactivities.OwnerAnswer
+	in := sweeperactivities.LookUpOwnersInput{Cluster: s.in.Cluster, Owners: owners}
+	hub := kit.HubRetrier(s.record.waiting)
+	if err := hub.Run(ctx, "look up the workflows of marks in "+s.in.Cluster, s.sweeper.LookUpOwners, in, &answers); err != nil {
+		return err
+	}
+	s.answers = slices.DeleteFunc(s.answers, func(known sweeperactivities.OwnerAnswer) bool { return slices.Contains(owners, known.Owner) })
+	s.answers = append(s.answers, answers...)
+	s.answers = s.answers[max(0, len(s.answers)-maxAnswers):]
+	return nil
 }
 
 // dropExpired drops the owners whose pause has ended.
@@ -320,6 +378,10 @@ func (s *sweeper) checkForMarks(ctx workflow.Context) error {
 	err := s.locate(ctx, limit)
 	if err == nil {
 		err = s.retrier().Until(limit).Run(ctx, "check "+s.in.Cluster+" for marks", s.sweeper.AnyMarks, s.in.Cluster, &marked)
+	}
+	if err == nil && s.taskQueue != temporal.TaskQueue { // a worker inside the cluster cannot start the scheduler again
+		err = kit.HubRetrier(nil).Until(limit).Run(ctx, "look up the scheduler of "+s.in.Cluster, s.sweeper.LookUpOwners,
+			sweeperactivities.LookUpOwnersInput{Cluster: s.in.Cluster}, nil)
 	}
 	if err != nil && (ctx.Err() != nil || temporal.Final(err)) {
 		return err

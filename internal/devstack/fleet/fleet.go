@@ -47,6 +47,8 @@ type Options struct {
 	Workers int
 	// Temporal configures the Temporal server.
 	Temporal devstack.TemporalOptions
+	// Inside is the number of spokes, the last ones, that only workers inside them serve. AddInsideWorker adds these.
+	Inside int
 	// Proxies puts a fault proxy between the workers and each cluster.
 	Proxies bool
 	// Output gets progress messages.
@@ -235,7 +237,11 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 	if err := os.WriteFile(filepath.Join(f.Dir, webhookSecret), []byte(rand.Text()), 0o600); err != nil {
 		return err
 	}
-	for _, spoke := range f.Spokes {
+	for i, spoke := range f.Spokes {
+		if i >= len(f.Spokes)-f.options.Inside {
+			file.Clusters = append(file.Clusters, kube.ClusterEntry{Name: spoke.Name, InClusterWorker: true})
+			continue
+		}
 		initiator, err := f.access(ctx, spoke, initiatorAccount)
 		if err != nil {
 			return err
@@ -262,6 +268,19 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 
 // AddWorker adds another worker, with more arguments, without starting it.
 func (f *Fleet) AddWorker(more ...string) (*devstack.Process, error) {
+	return f.addWorker(append([]string{"--address", f.Temporal.Address, "--backup-image", "registry.example.com/backup:1.0", "--node-annotations"}, more...)...)
+}
+
+// AddInsideWorker adds a worker that serves a spoke as one inside it, with more arguments, without starting it. address is that of Temporal.
+func (f *Fleet) AddInsideWorker(ctx context.Context, spoke *devstack.Cluster, address string, more ...string) (*devstack.Process, error) {
+	initiator, err := f.access(ctx, spoke, initiatorAccount)
+	if err != nil {
+		return nil, err
+	}
+	return f.addWorker(append([]string{"--address", address, "--cluster", spoke.Name, "--kubeconfig", initiator.Kubeconfig}, more...)...)
+}
+
+func (f *Fleet) addWorker(args ...string) (*devstack.Process, error) {
 	port, err := f.ReservePort()
 	if err != nil {
 		return nil, err
@@ -273,9 +292,7 @@ func (f *Fleet) AddWorker(more ...string) (*devstack.Process, error) {
 	health := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.Add(devstack.Program{
 		Name: name, Path: filepath.Join(f.bin, "drydock-worker"), ReadyURL: "http://" + health + "/readyz",
-		Args: append([]string{
-			"--clusters", f.clustersFile, "--address", f.Temporal.Address, "--health-address", health, "--backup-image", "registry.example.com/backup:1.0", "--node-annotations",
-		}, more...),
+		Args: append([]string{"--clusters", f.clustersFile, "--health-address", health}, args...),
 	})
 }
 

@@ -1,0 +1,118 @@
+// Package attack attacks Drydock as others can who share its clusters, its Temporal server and its network: tenants, a stolen worker of a spoke, a browser on a
+// hostile page, a client of Temporal without rights. docs/security.md says what each may reach. The servers, the programs and the roles are those that users have.
+package attack
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/devstack/fleet"
+)
+
+// limit is how long a test waits for a state. It is long enough for a busy machine.
+const limit = 5 * time.Minute
+
+// theFleet is shared by all tests: spoke-1 is served by the worker outside, and spoke-2 only by one inside it.
+var (
+	theFleet *fleet.Fleet
+	// answering is the proxy between Temporal and the worker inside spoke-2.
+	answering *answersOnly
+	// insideWorker is that worker.
+	insideWorker *devstack.Process
+)
+
+func TestMain(m *testing.M) {
+	devstacktest.MainNeedsServers()
+	os.Exit(run(m))
+}
+
+func run(m *testing.M) (code int) {
+	ctx := context.Background()
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 2, Workers: 2, Inside: 1, Output: os.Stderr})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	theFleet = f
+	defer func() {
+		if err := f.Stop(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}()
+	if err := errors.Join(startInside(ctx), createTenants(ctx)); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return m.Run()
+}
+
+// startInside starts the worker inside spoke-2 behind a proxy that refuses all that it has no right to.
+func startInside(ctx context.Context) (err error) {
+	inside := insideSpoke()
+	if answering, err = startAnswersOnly(theFleet.Temporal.Address, inside.Name); err != nil {
+		return err
+	}
+	if insideWorker, err = theFleet.AddInsideWorker(ctx, inside, answering.address); err != nil {
+		return err
+	}
+	return insideWorker.Start(ctx)
+}
+
+func outsideSpoke() *devstack.Cluster { return theFleet.Spokes[0] }
+
+func insideSpoke() *devstack.Cluster { return theFleet.Spokes[1] }
+
+// command runs a drydock command, and returns its output and its error.
+func command(t *testing.T, args ...string) (string, error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	var stdout, stderr bytes.Buffer
+	cmd := theFleet.Command(ctx, args...)
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := cmd.Run()
+	if _, exited := err.(*exec.ExitError); exited {
+		err = fmt.Errorf("drydock %s: %w: %s", args[0], err, stderr.String())
+	}
+	return stdout.String(), err
+}
+
+// succeeds runs a drydock command that must succeed, and returns its output.
+func succeeds(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := command(t, args...)
+	require.NoError(t, err)
+	return out
+}
+
+// file writes a file for a command.
+func file(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+	return path
+}
+
+// createTenants creates the namespace of the tenant in each cluster.
+func createTenants(ctx context.Context) error {
+	var failed []error
+	for _, cluster := range theFleet.Clusters() {
+		_, err := cluster.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantNamespace}}, metav1.CreateOptions{})
+		failed = append(failed, err)
+	}
+	return errors.Join(failed...)
+}
