@@ -18,6 +18,7 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/internal/allow"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -33,6 +34,24 @@ func (r jobsOnly) List(_ context.Context, list client.ObjectList, _ ...client.Li
 		list.Items = r.jobs
 	}
 	return nil
+}
+
+// jobsAnywhere allows Jobs in all namespaces but Drydock's own.
+var jobsAnywhere = allow.List{Jobs: []allow.Job{{Images: []string{"*"}, Namespaces: []string{"*"}}}}
+
+// A tenant gives a Job the mark of a terminated maintenance. Drydock may not delete Jobs there, so the node would stay out of service.
+func TestAMarkedJobWhereNoJobsOfMaintenancesRunIsIgnored(t *testing.T) {
+	jobs := forged(1)
+	marks, ignored, err := findMarks(t.Context(), jobsOnly{jobs: jobs}, allow.List{Jobs: []allow.Job{{Images: []string{"*"}}}})
+	require.NoError(t, err)
+	require.Empty(t, marks)
+	require.Equal(t, 1, ignored)
+	for namespace, counts := range map[string]bool{allow.NamespaceJobs: true, allow.NamespacePrivilegedJobs: true, allow.NamespaceSystem: false} {
+		jobs[0].Namespace = namespace
+		marks, _, err = findMarks(t.Context(), jobsOnly{jobs: jobs}, allow.List{})
+		require.NoError(t, err)
+		require.Equal(t, counts, len(marks) == 1, namespace)
+	}
 }
 
 // jobMarkedBy is a Job with Drydock's finalizer and the mark of an owner.
@@ -104,7 +123,7 @@ func (c *crowd) DescribeWorkflowExecution(ctx context.Context, id, run string) (
 func TestManyForgedMarksAreLookedUpInBatchesAfterDrydocksOwn(t *testing.T) {
 	const budget = 100
 	own := Mark{Kind: MarkNode, Name: "worker-1", Node: "worker-1", Owner: "node/spoke/zzz/last-by-name/run"}
-	marks, _, err := findMarks(t.Context(), jobsOnly{jobs: forged(5000)})
+	marks, _, err := findMarks(t.Context(), jobsOnly{jobs: forged(5000)}, jobsAnywhere)
 	require.NoError(t, err)
 	require.Len(t, marks, 5000)
 	marks = append(marks, own)
@@ -125,7 +144,7 @@ func TestManyForgedMarksAreLookedUpInBatchesAfterDrydocksOwn(t *testing.T) {
 
 func TestAMarkThatWaitsForItsLookUpKeepsItsFinding(t *testing.T) {
 	tenant := jobsOnly{jobs: forged(2)}
-	marks, _, err := findMarks(t.Context(), tenant)
+	marks, _, err := findMarks(t.Context(), tenant, jobsAnywhere)
 	require.NoError(t, err)
 	search := newSearch(t, activitytest.NewWorkflows(), AwaitOrphansInput{Cluster: activitytest.SpokeName, Unknown: marks[:1], Left: marks[1:]})
 	search.owners.budget = rate.NewLimiter(0, 0)

@@ -15,6 +15,7 @@ import (
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/jobs"
+	"drydock.dev/drydock/internal/allow"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
@@ -78,7 +79,7 @@ func markedKinds() []client.Object {
 
 // findMarks returns all marks in a cluster, sorted, and how many it ignores because Drydock writes no such marks. It does not change objects. Of Jobs it reads
 // only the metadata, because a cluster may have many.
-func findMarks(ctx context.Context, reader client.Reader) (marks []Mark, ignored int, err error) {
+func findMarks(ctx context.Context, reader client.Reader, allowed allow.List) (marks []Mark, ignored int, err error) {
 	var nodes corev1.NodeList
 	if err := reader.List(ctx, &nodes, client.UnsafeDisableDeepCopy); err != nil {
 		return nil, 0, err
@@ -108,7 +109,7 @@ func findMarks(ctx context.Context, reader client.Reader) (marks []Mark, ignored
 		marks = append(marks, requestMarks(MarkClusterRequest, &clusterRequests.Items[i], "")...)
 	}
 	found := len(marks)
-	marks = slices.DeleteFunc(marks, func(m Mark) bool { return !m.plausible() })
+	marks = slices.DeleteFunc(marks, func(m Mark) bool { return !m.plausible(allowed) })
 	slices.SortFunc(marks, CompareMarks)
 	return marks, found - len(marks), nil
 }
@@ -120,8 +121,9 @@ const maxOwner = 1000
 var runID = regexp.MustCompile(`^[A-Za-z0-9-]{1,64}$`)
 
 // plausible reports whether Drydock could have written the mark: its owner is a workflow that marks objects of this kind, and a Job has the name that
-// follows from its owner. Users who can create Jobs can also write marks.
-func (m Mark) plausible() bool {
+// follows from its owner, and a namespace in which such Jobs may run. Users who can create Jobs elsewhere can also write marks, and Drydock may not be able to
+// delete their Jobs: the node of a closed maintenance would wait for that.
+func (m Mark) plausible(allowed allow.List) bool {
 	workflow, run := kube.OwnerWorkflow(m.Owner)
 	if len(m.Owner) > maxOwner || !runID.MatchString(run) {
 		return false
@@ -129,7 +131,7 @@ func (m Mark) plausible() bool {
 	_, _, name, isNode := temporal.ParseNodeMaintenanceID(workflow)
 	_, _, _, isUpgrade := temporal.ParseClusterUpgradeID(workflow)
 	if m.Kind == MarkJob {
-		return isNode && m.Name == jobs.NameOfJob(jobs.RunJobInput{NodeRef: activitykit.NodeRef{Owner: m.Owner}, Maintenance: name})
+		return isNode && allowed.JobsIn(m.Namespace) && m.Name == jobs.NameOfJob(jobs.RunJobInput{NodeRef: activitykit.NodeRef{Owner: m.Owner}, Maintenance: name})
 	}
 	return isNode || isUpgrade
 }

@@ -14,6 +14,7 @@ import (
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/scheduler"
+	"drydock.dev/drydock/internal/allow"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -110,7 +111,7 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 	if err != nil {
 		return Orphans{}, err
 	}
-	search := &search{cluster: cluster, in: in, server: s.Temporal, owners: newOwners(ctx, s.executions(), s.budget(in.Cluster), in.Answers), quiet: s.Quiet, emptySince: time.Now()}
+	search := &search{cluster: cluster, in: in, allowed: s.Clusters.Allowed(), server: s.Temporal, owners: newOwners(ctx, s.executions(), s.budget(in.Cluster), in.Answers), quiet: s.Quiet, emptySince: time.Now()}
 	if search.quiet == 0 {
 		search.quiet = quietTime
 	}
@@ -127,6 +128,7 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 type search struct {
 	cluster *kube.Cluster
 	in      AwaitOrphansInput
+	allowed allow.List
 	server  Client
 	owners  *owners
 	quiet   time.Duration
@@ -138,7 +140,7 @@ type search struct {
 
 // read reads all marks.
 func (l *search) read(ctx context.Context, reader kubeclient.Reader) (Orphans, error) {
-	marks, ignored, err := findMarks(ctx, reader)
+	marks, ignored, err := findMarks(ctx, reader, l.allowed)
 	if err != nil {
 		return Orphans{}, err
 	}
@@ -212,7 +214,7 @@ func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error)
 	if err != nil {
 		return false, err
 	}
-	marks, _, err := findMarks(ctx, c.Client)
+	marks, _, err := findMarks(ctx, c.Client, s.Clusters.Allowed())
 	if err != nil {
 		return false, activitykit.Explain(c, "find marks", err)
 	}

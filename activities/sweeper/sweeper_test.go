@@ -31,7 +31,7 @@ func newSearch(t *testing.T, server *activitytest.Workflows, in AwaitOrphansInpu
 	t.Helper()
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
-	return &search{cluster: cluster, in: in, server: server, owners: newOwners(t.Context(), server, rate.NewLimiter(lookUpsPerSecond, lookUpsAtOnce), nil), quiet: time.Hour, emptySince: time.Now()}
+	return &search{cluster: cluster, in: in, allowed: jobsAnywhere, server: server, owners: newOwners(t.Context(), server, rate.NewLimiter(lookUpsPerSecond, lookUpsAtOnce), nil), quiet: time.Hour, emptySince: time.Now()}
 }
 
 // now reads the cluster from the API server.
@@ -48,9 +48,9 @@ func settledMarks(t *testing.T) {
 	cluster, err := activitytest.Clusters.Cluster(t.Context(), activitytest.SpokeName)
 	require.NoError(t, err)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		current, _, err := findMarks(t.Context(), cluster.Client)
+		current, _, err := findMarks(t.Context(), cluster.Client, jobsAnywhere)
 		assert.NoError(c, err)
-		cached, _, err := findMarks(t.Context(), cluster.Cache)
+		cached, _, err := findMarks(t.Context(), cluster.Cache, jobsAnywhere)
 		assert.NoError(c, err)
 		assert.ElementsMatch(c, current, cached)
 	}, activitytest.EventTimeout, 20*time.Millisecond)
@@ -229,7 +229,7 @@ func TestAClusterWithoutMarksHasNoOrphans(t *testing.T) {
 	foreign := activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: metav1.ObjectMeta{GenerateName: "theirs-"}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: ref.Node, Scope: lcmv1.ScopeOS},
 	})
-	marks, _, err := findMarks(t.Context(), activitytest.TestCluster(t).Client)
+	marks, _, err := findMarks(t.Context(), activitytest.TestCluster(t).Client, jobsAnywhere)
 	require.NoError(t, err)
 	require.False(t, slices.ContainsFunc(marks, func(m Mark) bool { return m.Name == ref.Node || m.Name == foreign.Name }))
 }

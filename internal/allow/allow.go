@@ -84,6 +84,15 @@ func (j Job) namespaces() []string {
 	return []string{NamespaceJobs}
 }
 
+// JobsIn reports whether Jobs on nodes may run in a namespace, at all.
+func (l List) JobsIn(namespace string) bool {
+	if slices.Contains(reserved, namespace) {
+		return false
+	}
+	return namespace == NamespaceJobs || namespace == NamespacePrivilegedJobs ||
+		slices.ContainsFunc(l.Jobs, func(entry Job) bool { return matches(entry.namespaces(), namespace) })
+}
+
 // matches reports whether a name is one of the patterns. An asterisk at the end of a pattern stands for any text.
 func matches(patterns []string, name string) bool {
 	return slices.ContainsFunc(patterns, func(pattern string) bool {

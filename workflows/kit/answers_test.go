@@ -1,6 +1,7 @@
 package kit_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -24,6 +25,8 @@ type answering struct {
 	*workflowtest.World
 	received []temporal.Observation
 	attempts []time.Time
+	// handled is the signal that the workflow handles; empty: observed.
+	handled string
 }
 
 func newAnswering(t *testing.T) *answering {
@@ -44,7 +47,7 @@ func (a *answering) run(retrier kit.Retrier, attempt func(context.Context) (stri
 		return attempt(ctx)
 	}, activity.RegisterOptions{Name: "Work"})
 	a.ExecuteWorkflow(func(ctx workflow.Context, _ string) (string, error) {
-		kit.OnSignal(ctx, temporal.SignalObserved, "", func(o temporal.Observation) { a.received = append(a.received, o) })
+		kit.OnSignal(ctx, cmp.Or(a.handled, temporal.SignalObserved), "", func(o temporal.Observation) { a.received = append(a.received, o) })
 		retrier.TaskQueue = temporal.ClusterTaskQueue("c1")
 		var done string
 		err := retrier.Run(ctx, "work", "Work", nil, &done)
@@ -82,6 +85,22 @@ func TestTheResultOfAnActivityCountsMoreThanItsMessage(t *testing.T) {
 	result, err := a.run(kit.Retrier{}, func(ctx context.Context) (string, error) {
 		_, err := temporal.AnswerWith(ctx, temporal.SignalObserved, temporal.Observation{Part: "late"}, nil)
 		return "done", err
+	})
+	require.NoError(t, err)
+	require.Equal(t, "done", result)
+	require.Empty(t, a.received)
+}
+
+// A stolen worker must not send what people and other workflows send.
+func TestAMessageThatNoActivitySendsIsIgnored(t *testing.T) {
+	a := newAnswering(t)
+	a.handled = temporal.SignalSlotResponse
+	result, err := a.run(kit.Retrier{}, func(ctx context.Context) (string, error) {
+		if temporal.StateOf(ctx, new(int)) {
+			return "done", nil
+		}
+		_, _ = temporal.AnswerWith(ctx, temporal.SignalSlotResponse, temporal.Observation{}, 1)
+		return "", ctx.Err()
 	})
 	require.NoError(t, err)
 	require.Equal(t, "done", result)

@@ -137,8 +137,13 @@ func OnCancellation(ctx, listening workflow.Context, handle func()) {
 	})
 }
 
-// handleMessage handles the message of an activity whose worker may not send signals, after all signals that have arrived.
+// handleMessage handles the message of an activity whose worker may not send signals, after all signals that have arrived. It takes only what activities send: such
+// a worker may be stolen, and must not send what people and other workflows send, such as the grant of a slot, or the end of a hold.
 func handleMessage(ctx workflow.Context, message *temporal.Message) {
+	if message.Signal != temporal.SignalObserved && message.Signal != temporal.SignalNodeUpdate {
+		workflow.GetLogger(ctx).Error("Ignoring a message that no activity sends", "signal", message.Signal)
+		return
+	}
 	inbox := inboxOf(ctx)
 	inbox.handle()
 	handle, listening := inbox.messages[message.Signal]
