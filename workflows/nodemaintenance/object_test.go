@@ -77,6 +77,23 @@ func TestADeletedObjectReturnsTheReadyNode(t *testing.T) {
 	require.Positive(t, ready)
 }
 
+// Otherwise nothing says why, and the object stays after its deletion, because nothing removes its finalizer.
+func TestAnObjectShowsThatItsRequestWasRefused(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["CheckNodeMaintenance"] = func(int) error {
+		return temporal.Error(temporal.ErrInvalidSpec, "spec.action.job: Forbidden: not allowed", nil)
+	}
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, objectMaintenance())
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(w.GetWorkflowError()))
+	writes, statuses := w.Published(), published(t, w)
+	require.NotEmpty(t, statuses)
+	last := statuses[len(statuses)-1]
+	require.Equal(t, maintenancev1.NodeFailed, last.State)
+	require.Contains(t, last.Failure.Message, "spec.action.job")
+	require.True(t, writes[len(writes)-1].Final, "a deleted object is released")
+	require.Empty(t, w.Inputs["PlanMaintenance"])
+}
+
 func TestNoTimerOfAMaintenanceOutlivesIt(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	open := map[string]time.Duration{}

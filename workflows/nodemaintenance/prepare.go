@@ -19,6 +19,7 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 		return err
 	}
 	if err := m.hubRetrier().Run(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.Written, nil); err != nil {
+		m.showRefusal(ctx)
 		return err
 	}
 	awake := sweeper.Wake(ctx, m.reportRetry(), m.in.Cluster, "a maintenance of "+m.node.Node+" begins")
@@ -32,6 +33,13 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 		return err
 	}
 	return m.plan(ctx)
+}
+
+// showRefusal lets the object show why its request was refused, and go when it is deleted.
+func (m *nodeMaintenance) showRefusal(ctx workflow.Context) {
+	if m.in.Source != nil && kit.Locate(ctx, m.hubRetrier(), m.in.Cluster, &m.in.TaskQueue) == nil {
+		_ = m.followSource(ctx) // the refusal is the error of the maintenance
+	}
 }
 
 // checkID refuses a workflow ID by which the scheduler and the sweeper would not find the maintenance.
