@@ -77,7 +77,7 @@ type requests[T kubeclient.Object] struct {
 
 	// standing: the workflow works for as long as its object exists. If it has ended, the deletion of the object starts it again, to clean up.
 	standing bool
-	// ended reports whether a status shows the end of a run; nil: no edit or deletion starts another run after it.
+	// ended reports whether a status shows the end of a run; nil: no edit starts another run after it.
 	ended func(T) bool
 	// finalizer keeps an object whose workflow has to clean up.
 	finalizer string
@@ -186,7 +186,7 @@ func (r *requests[T]) Reconcile(ctx context.Context, request reconcile.Request) 
 			return reconcile.Result{RequeueAfter: wait}, nil
 		}
 		result, err := r.signal(ctx, id, r.of.request(object))
-		if err == nil && r.ended != nil && r.ended(object) {
+		if err == nil && (deleted && r.of.over(object, false) || r.ended != nil && r.ended(object)) {
 			result.RequeueAfter = occupiedPause // the run has shown its end, and may close without acting on the signal
 		}
 		return result, err
