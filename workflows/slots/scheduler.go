@@ -3,6 +3,7 @@
 package slots
 
 import (
+	"errors"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -252,8 +253,11 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 			watch.HeartbeatTimeout = kit.WatchHeartbeatTimeout
 			err = watch.Wait(ctx, "watch the nodes of "+s.in.Cluster, nil, "", s.scheduler.WatchNodes, s.in.Cluster, nil)
 		}
-		if err == nil || ctx.Err() != nil {
+		switch {
+		case ctx.Err() != nil:
 			return
+		case err == nil:
+			err = errors.New("the watch ended without an error")
 		}
 		// For example, no worker knows the cluster.
 		s.watchFailed(ctx, kit.ReasonOf(err), temporal.ErrorMessage(err))
