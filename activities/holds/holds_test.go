@@ -2,6 +2,7 @@ package holds
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
@@ -53,6 +54,11 @@ func TestForeignOrUnreadableHoldsAreNeitherTrustedNorOverwritten(t *testing.T) {
 		{"a foreign ConfigMap", "helm", "number: 1", "ConfigMap drydock-system/emergency-stop.drydock.dev is not Drydock's"},
 		{"a mistyped field", activitykit.ManagedBy, "number: 1\nhold: []", "unknown field \"hold\": correct or delete it"},
 		{"no YAML", activitykit.ManagedBy, "number: {", "cannot be read"},
+		{"a manual change", activitykit.ManagedBy, "number: 1", "its content was changed"},
+		{"a number that no state has", activitykit.ManagedBy, "number: 9000000000000000000", "number: 9000000000000000000 is not between"},
+		{"a negative number", activitykit.ManagedBy, "number: -1", "number: -1 is not between"},
+		{"a scope twice", activitykit.ManagedBy, "number: 1\nholds: [{scope: all, by: x, since: null}, {scope: all, by: x, since: null}]", "held twice"},
+		{"an endless reason", activitykit.ManagedBy, "number: 1\nholds: [{scope: all, by: x, since: null, reason: " + strings.Repeat("x", 5000) + "}]", "more than 1000 bytes"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			activitytest.Create(t, activitytest.BareCluster(t), &corev1.ConfigMap{

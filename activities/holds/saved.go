@@ -43,10 +43,10 @@ func (h *Activities) SaveHolds(ctx context.Context, state emergency.State) error
 		saved = &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
 			Namespace: SavedHoldsNamespace, Name: SavedHoldsName, Labels: map[string]string{activitykit.LabelManagedBy: activitykit.ManagedBy},
 		}}
-		saved.Data = map[string]string{SavedHoldsKey: string(content)}
+		setContent(saved, content)
 		err = hub.Client.Create(ctx, saved)
 	case before.Number < state.Number:
-		saved.Data = map[string]string{SavedHoldsKey: string(content)}
+		setContent(saved, content)
 		err = hub.Client.Update(ctx, saved)
 	}
 	if apierrors.IsForbidden(err) {
@@ -66,6 +66,11 @@ func (h *Activities) LoadHolds(ctx context.Context, _ struct{}) (emergency.State
 	return state, err
 }
 
+func setContent(saved *corev1.ConfigMap, content []byte) {
+	saved.Data = map[string]string{SavedHoldsKey: string(content)}
+	activitykit.SetDigest(saved, content)
+}
+
 const savedHolds = "ConfigMap " + SavedHoldsNamespace + "/" + SavedHoldsName
 
 // readSavedHolds returns nil if nothing is saved. A forbidden read is an error and is retried.
@@ -81,8 +86,16 @@ func readSavedHolds(ctx context.Context, hub *kube.Cluster) (*corev1.ConfigMap, 
 	case saved.Labels[activitykit.LabelManagedBy] != activitykit.ManagedBy:
 		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s is not Drydock's (label %s is not %s)", savedHolds, activitykit.LabelManagedBy, activitykit.ManagedBy), nil)
 	}
-	if err := yaml.UnmarshalStrict([]byte(saved.Data[SavedHoldsKey]), &state); err != nil {
-		return nil, state, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s cannot be read: %v: correct or delete it", savedHolds, err), nil)
+	content := []byte(saved.Data[SavedHoldsKey])
+	err = yaml.UnmarshalStrict(content, &state)
+	if err == nil {
+		err = state.CheckSaved()
+	}
+	if err == nil {
+		err = activitykit.CheckDigest(&saved, content)
+	}
+	if err != nil {
+		return nil, emergency.State{}, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s cannot be read: %v: correct or delete it", savedHolds, err), nil)
 	}
 	return &saved, state, nil
 }

@@ -2,6 +2,7 @@ package rollouts
 
 import (
 	"context"
+	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,6 +13,7 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
@@ -82,9 +84,31 @@ func readSaved(ctx context.Context, hub *kube.Cluster, name types.NamespacedName
 	case err != nil:
 		return nil, "", activitykit.Explain(hub, "read ConfigMap "+key.String(), err)
 	}
-	object, err := snapshot.SavedRollout(&saved, name)
+	object, content, err := snapshot.SavedRolloutContent(&saved, name)
+	if err == nil && object != nil {
+		err = checkSaved(&saved, object, content)
+	}
 	if err != nil {
 		return nil, "", temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
 	}
 	return object, saved.Annotations[annotationRun], nil
+}
+
+// checkSaved refuses a ConfigMap that SaveRollout has not written for the rollout, and a spec that no rollout could start with.
+func checkSaved(saved *corev1.ConfigMap, object *ranv1.ClusterGroupUpgrade, content []byte) error {
+	where := "ConfigMap " + client.ObjectKeyFromObject(saved).String()
+	workflow := temporal.ClusterGroupUpgradeID(object.Namespace, object.Name)
+	if owner, _ := kube.OwnerWorkflow(kube.Owner(saved)); owner != workflow || saved.Labels[activitykit.LabelManagedBy] != activitykit.ManagedBy {
+		return fmt.Errorf("%s is not Drydock's: annotation %s does not name workflow %s, or label %s is not %s: delete it",
+			where, kube.AnnotationOwner, workflow, activitykit.LabelManagedBy, activitykit.ManagedBy)
+	}
+	if err := activitykit.CheckDigest(saved, content); err != nil {
+		return fmt.Errorf("%s: %w: delete it", where, err)
+	}
+	request := object.DeepCopy()
+	request.Status = ranv1.ClusterGroupUpgradeStatus{}
+	if err := manifest.Complete(request); err != nil {
+		return fmt.Errorf("%s: %w: delete it", where, err)
+	}
+	return nil
 }

@@ -2,15 +2,19 @@ package rollouts
 
 import (
 	"context"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -139,6 +143,43 @@ func TestARolloutWhoseRunIsGoneIsNotRetried(t *testing.T) {
 		_, err := rollouts.LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: "lost"})
 		require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
 		require.ErrorContains(t, err, "start it again with its manifest")
+	}
+}
+
+// Only SaveRollout vouches for the end of a blocker. In doubt, the blocked rollout is refused.
+func TestASavedBlockerThatDrydockDidNotWriteIsRefused(t *testing.T) {
+	for name, tt := range map[string]struct {
+		change func(*corev1.ConfigMap)
+		says   string
+	}{
+		"another owner": {func(saved *corev1.ConfigMap) { saved.Annotations[kube.AnnotationOwner] = "cgu/default/another/run" }, "does not name workflow cgu/default/doubtful"},
+		"no owner":      {func(saved *corev1.ConfigMap) { delete(saved.Annotations, kube.AnnotationOwner) }, "does not name workflow"},
+		"no label":      {func(saved *corev1.ConfigMap) { saved.Labels = nil }, "is not Drydock's"},
+		"a changed status": {func(saved *corev1.ConfigMap) {
+			saved.Data[rollout.SavedKey] = strings.Replace(saved.Data[rollout.SavedKey], `status: "False"`, `status: "True"`, 1)
+		}, "its content was changed"},
+		"an invalid spec": {func(saved *corev1.ConfigMap) {
+			saved.Data[rollout.SavedKey] = strings.Replace(saved.Data[rollout.SavedKey], "maxConcurrency: 1", "maxConcurrency: -1", 1)
+			activitykit.SetDigest(saved, []byte(saved.Data[rollout.SavedKey]))
+		}, "spec.remediationStrategy.maxConcurrency"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			in := finalStatus("default", "doubtful", ranv1.ReasonFailed)
+			require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).SaveRollout(t.Context(), in))
+			saved := activitytest.GetSaved(t, "rollout.default.doubtful")
+			hub := activitytest.BareCluster(t)
+			t.Cleanup(func() { require.NoError(t, hub.Client.Delete(context.Background(), saved)) })
+			before := saved.DeepCopy()
+			tt.change(saved)
+			require.NotEqual(t, before, saved)
+			require.NoError(t, hub.Client.Update(t.Context(), saved))
+			err := <-awaitBlockers(t.Context(), "blocked", blockedBy("default", "doubtful"))
+			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+			require.ErrorContains(t, err, tt.says)
+			_, err = (&Activities{Clusters: activitytest.Clusters, Workflows: activitytest.Rollouts{in.RunID: in.Object}}).
+				LoadRollout(t.Context(), LoadRolloutInput{Namespace: "default", Name: "doubtful"})
+			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+		})
 	}
 }
 

@@ -72,6 +72,7 @@ func savedRollout(in SaveRolloutInput) (*corev1.ConfigMap, error) {
 			Annotations: map[string]string{kube.AnnotationOwner: in.Owner, annotationRun: in.RunID},
 		},
 	}
+	activitykit.SetDigest(saved, content)
 	if len(content) <= plainLimit {
 		saved.Data = map[string]string{rollout.SavedKey: string(content)}
 		return saved, nil

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -24,10 +25,18 @@ import (
 func finalStatus(namespace, name, reason string) SaveRolloutInput {
 	return SaveRolloutInput{Owner: "cgu/" + namespace + "/" + name + "/first", RunID: "run-of-" + name, Object: ranv1.ClusterGroupUpgrade{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       validSpec(),
 		Status: ranv1.ClusterGroupUpgradeStatus{Conditions: []metav1.Condition{
 			{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: reason},
 		}},
 	}}
+}
+
+// validSpec is a spec with which a rollout can start.
+func validSpec() ranv1.ClusterGroupUpgradeSpec {
+	return ranv1.ClusterGroupUpgradeSpec{
+		Clusters: []string{"c1"}, NodeMaintenance: &ranv1.NodeMaintenanceRemediation{}, RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1)},
+	}
 }
 
 func TestASavedStatusReplacesTheOneBefore(t *testing.T) {
@@ -50,6 +59,7 @@ func TestASavedStatusReplacesTheOneBefore(t *testing.T) {
 func TestARolloutOfTenThousandClustersIsSavedAndLoaded(t *testing.T) {
 	random := rand.New(rand.NewSource(1))
 	in := finalStatus("default", "largest", ranv1.ReasonFailed)
+	in.Object.Spec.Clusters = nil
 	var whole ranv1.ClusterGroupUpgradeStatus
 	for i := range 10_000 {
 		name := fmt.Sprintf("%016x%016x%016x%015x", random.Uint64(), random.Uint64(), random.Uint64(), random.Uint64()>>4)

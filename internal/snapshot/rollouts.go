@@ -51,35 +51,42 @@ const maxSaved = 16 << 20
 
 // SavedRollout reads a saved rollout from its ConfigMap; nil if the ConfigMap belongs to another rollout, whose shortened name is the same.
 func SavedRollout(saved *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
+	object, _, err := SavedRolloutContent(saved, name)
+	return object, err
+}
+
+// SavedRolloutContent is SavedRollout that also returns the content, as it was before it was compressed.
+func SavedRolloutContent(saved *corev1.ConfigMap, name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, []byte, error) {
 	where := "ConfigMap " + saved.Namespace + "/" + saved.Name
 	content := saved.BinaryData[rollout.SavedCompressedKey]
 	if text, found := saved.Data[rollout.SavedKey]; found {
 		content = []byte(text)
 	} else if content == nil {
-		return nil, errors.New(where + " is not Drydock's: it has no " + rollout.SavedKey)
+		return nil, nil, errors.New(where + " is not Drydock's: it has no " + rollout.SavedKey)
 	}
 	var object ranv1.ClusterGroupUpgrade
-	if err := readLimited(content, &object); err != nil {
-		return nil, fmt.Errorf("%s cannot be read: %w: correct or delete it", where, err)
+	content, err := readLimited(content, &object)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s cannot be read: %w: correct or delete it", where, err)
 	}
 	if object.Name != name.Name || object.Namespace != name.Namespace {
-		return nil, nil
+		return nil, nil, nil
 	}
-	return &object, nil
+	return &object, content, nil
 }
 
-// readLimited reads YAML that may be compressed, and not more than maxSaved.
-func readLimited(content []byte, object any) error {
+// readLimited reads YAML that may be compressed, and not more than maxSaved. It returns the YAML.
+func readLimited(content []byte, object any) ([]byte, error) {
 	reader, err := decompressed(content)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	content, err = io.ReadAll(io.LimitReader(reader, maxSaved+1))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if len(content) > maxSaved {
-		return fmt.Errorf("it has more than %d MiB", maxSaved>>20)
+		return nil, fmt.Errorf("it has more than %d MiB", maxSaved>>20)
 	}
-	return yaml.Unmarshal(content, object)
+	return content, yaml.Unmarshal(content, object)
 }
