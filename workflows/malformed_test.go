@@ -49,6 +49,31 @@ var (
 	queries = []string{temporal.QueryStatus, temporal.QueryRollout, temporal.QueryHeld, temporal.QueryObjectStatus}
 )
 
+func TestAnInputThatCannotBeDecodedIsAnInvalidSpec(t *testing.T) {
+	options, err := temporal.Connection{Worker: true}.Options(nil, nil)
+	require.NoError(t, err)
+	for kind, start := range started {
+		w := workflowtest.NewWorld(t)
+		w.SetFailureConverter(options.FailureConverter)
+		w.RegisterAs("started", start)
+		w.ExecuteWorkflow("started", json.RawMessage(`7`))
+		require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(w.GetWorkflowError()), "workflow %d: %v", kind, w.GetWorkflowError())
+	}
+	w, rejected := workflowtest.NewWorld(t), error(nil)
+	w.SetFailureConverter(options.FailureConverter)
+	w.RegisterAs("started", emergencystop.EmergencyStop)
+	w.SimulateAfter(time.Minute, func() {
+		w.UpdateWorkflow(temporal.UpdateHold, "", &testsuite.TestUpdateCallback{
+			OnAccept: func() {}, OnReject: func(err error) { rejected = err }, OnComplete: func(any, error) {},
+		}, json.RawMessage(`[7]`))
+	})
+	w.SimulateAfter(time.Hour, w.CancelWorkflow)
+	w.ExecuteWorkflow("started", json.RawMessage(`{}`))
+	require.Error(t, rejected)
+	failure := options.FailureConverter.ErrorToFailure(rejected) // as the worker sends it
+	require.Equal(t, temporal.ErrInvalidSpec, failure.GetApplicationFailureInfo().GetType(), "%v", rejected)
+}
+
 // Whatever JSON a client starts a workflow with, and sends to it: a panic would block the workflow for ever, because Temporal retries its task.
 func FuzzNoInputMakesAWorkflowPanic(f *testing.F) {
 	for _, in := range []string{

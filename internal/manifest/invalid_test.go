@@ -133,8 +133,16 @@ metadata: {name: r, namespace: prod}
 			lines: []string{cgu + "spec.remediationStrategy.timeout: Invalid value: 0: should be greater than or equal to 1"},
 		},
 		{
-			name: "a number too large for its field", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 1, timeout: 3000000000", 1),
-			lines: []string{cgu + "spec.remediationStrategy.timeout: must be a whole number from -2147483648 to 2147483647"},
+			name: "a number too large for its field", text: strings.Replace(rollout(""), "maxConcurrency: 1", "maxConcurrency: 1, soakSeconds: 3000000000", 1),
+			lines: []string{cgu + "spec.remediationStrategy.soakSeconds: must be a whole number from -2147483648 to 2147483647"},
+		},
+		{
+			name: "times longer than a year", text: strings.Replace(rollout("approvals: {expiry: 525601}"), "maxConcurrency: 1", "maxConcurrency: 1, timeout: 525601, clusterTimeout: 525601", 1),
+			lines: []string{
+				cgu + "spec.approvals.expiry: Invalid value: 525601: should be less than or equal to 525600",
+				cgu + "spec.remediationStrategy.clusterTimeout: Invalid value: 525601: should be less than or equal to 525600",
+				cgu + "spec.remediationStrategy.timeout: Invalid value: 525601: should be less than or equal to 525600",
+			},
 		},
 		{
 			name: "an unsupported value", text: rollout("batchTimeoutAction: Stop"),

@@ -3,6 +3,8 @@ package temporal
 import (
 	"context"
 	"errors"
+	"slices"
+	"strings"
 
 	commonpb "go.temporal.io/api/common/v1"
 	failurepb "go.temporal.io/api/failure/v1"
@@ -25,6 +27,17 @@ func newFailureConverter(keys Keys, data converter.DataConverter, panics bool) c
 		FailureConverter: sdktemporal.NewDefaultFailureConverter(sdktemporal.DefaultFailureConverterOptions{DataConverter: data, EncodeCommonAttributes: keys != nil}),
 		codec:            encryption{keys}, panics: panics,
 	}
+}
+
+// undecodable are the beginnings of the SDK's errors for the inputs of workflows and updates that cannot be decoded.
+var undecodable = []string{"unable to decode the workflow function input payload", "unable to decode the input for update"}
+
+// ErrorToFailure implements converter.FailureConverter. An input that cannot be decoded is an invalid request of a client, as one with wrong values.
+func (f failureConverter) ErrorToFailure(err error) *failurepb.Failure {
+	if errors.Is(err, converter.ErrUnableToDecode) && slices.ContainsFunc(undecodable, func(start string) bool { return strings.HasPrefix(err.Error(), start) }) {
+		err = Error(ErrInvalidSpec, err.Error(), nil)
+	}
+	return f.FailureConverter.ErrorToFailure(err)
 }
 
 // FailureToError implements converter.FailureConverter.

@@ -109,6 +109,7 @@ type RemediationStrategy struct {
 	// Timeout for the whole rollout, in minutes.
 	// +kubebuilder:default=240
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=525600
 	// +optional
 	Timeout int32 `json:"timeout,omitempty"`
 
@@ -119,6 +120,7 @@ type RemediationStrategy struct {
 	Rollout RolloutMode `json:"rollout,omitempty"`
 	// ClusterTimeout cancels a cluster that takes longer, in minutes. Absent: it may take as long as its batch (addition).
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=525600
 	// +optional
 	ClusterTimeout int32 `json:"clusterTimeout,omitempty"`
 	// MaxFailures is how many clusters may fail or time out: a number of at least 1, or a percentage of the selected clusters, rounded down,
@@ -160,6 +162,7 @@ type Approvals struct {
 	SeparateDuties bool `json:"separateDuties,omitempty"`
 	// Expiry is for how many minutes an approval is waited for, and holds. Absent: without limit.
 	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=525600
 	// +optional
 	Expiry int32 `json:"expiry,omitempty"`
 }
