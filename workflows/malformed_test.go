@@ -74,6 +74,16 @@ func TestAnInputThatCannotBeDecodedIsAnInvalidSpec(t *testing.T) {
 	require.Equal(t, temporal.ErrInvalidSpec, failure.GetApplicationFailureInfo().GetType(), "%v", rejected)
 }
 
+// Otherwise a workflow that never ends would wait for the workers of no cluster.
+func TestAnInputWithoutItsClusterIsAnInvalidSpec(t *testing.T) {
+	for _, start := range []any{clusterupgrade.ClusterUpgrade, nodemaintenance.NodeMaintenance, locks.WorkloadLockController, sweeper.Sweeper, slots.MaintenanceScheduler, harbor.HarborCluster} {
+		w := workflowtest.NewWorld(t)
+		w.RegisterAs("started", start)
+		w.ExecuteWorkflow("started", json.RawMessage(`{}`))
+		require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(w.GetWorkflowError()), "%T: %v", start, w.GetWorkflowError())
+	}
+}
+
 // Whatever JSON a client starts a workflow with, and sends to it: a panic would block the workflow for ever, because Temporal retries its task.
 func FuzzNoInputMakesAWorkflowPanic(f *testing.F) {
 	for _, in := range []string{

@@ -43,6 +43,9 @@ type Input struct {
 // Continues implements kit.Continued.
 func (in Input) Continues() bool { return in.Carried != nil }
 
+// ClusterName implements kit.OnCluster.
+func (in Input) ClusterName() string { return in.Cluster }
+
 // State is the state of a run, which passes it to the next one.
 type State struct {
 	Status ranv1.ClusterUpgradeStatus `json:"status"`

@@ -30,6 +30,9 @@ type Input struct {
 // Continues implements kit.Continued.
 func (in Input) Continues() bool { return in.Carried != nil }
 
+// ClusterName implements kit.OnCluster.
+func (in Input) ClusterName() string { return in.Cluster }
+
 // Carried is the state that a run carries to the next one.
 type Carried struct {
 	Status    Status    `json:"status"`

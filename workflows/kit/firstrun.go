@@ -13,7 +13,14 @@ type Continued interface {
 	Continues() bool
 }
 
-// FirstRun is an interceptor that refuses the state of a previous run in the input of a first run. A workflow does not check that state: its own
+// OnCluster is the input of a workflow that works on one cluster.
+type OnCluster interface {
+	// ClusterName returns the name of the cluster.
+	ClusterName() string
+}
+
+// FirstRun is an interceptor that refuses the state of a previous run in the input of a first run, and an input without its cluster, of which a workflow
+// that never ends would wait for workers. A workflow does not check that state: its own
 // previous run made it. Every worker of the workflows needs it.
 type FirstRun struct {
 	interceptor.WorkerInterceptorBase
@@ -33,6 +40,9 @@ func (i *firstRunInbound) ExecuteWorkflow(ctx workflow.Context, in *interceptor.
 	for _, argument := range in.Args {
 		if input, ok := argument.(Continued); ok && input.Continues() && workflow.GetInfo(ctx).ContinuedExecutionRunID == "" {
 			return nil, InvalidSpec(errors.New("the input has the state of a previous run, and there is none: start the workflow without it"))
+		}
+		if input, ok := argument.(OnCluster); ok && input.ClusterName() == "" {
+			return nil, InvalidSpec(errors.New("cluster: Required value: name the cluster"))
 		}
 	}
 	return i.Next.ExecuteWorkflow(ctx, in)

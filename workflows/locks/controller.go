@@ -34,6 +34,9 @@ type Input struct {
 // Continues implements kit.Continued.
 func (in Input) Continues() bool { return in.Carried != nil || in.CarriedObject != nil }
 
+// ClusterName implements kit.OnCluster.
+func (in Input) ClusterName() string { return in.Cluster }
+
 // WorkloadLockController manages the locks of an application that has no lock controller of its own. It watches them and corrects each that differs
 // from the policy. When it is cancelled, it leaves the locks as they are: to release them would give up a veto without a request. Active locks keep
 // blocking maintenance until the controller is started again or a person deletes them. The last status names them. When its WorkloadLockPolicy is

@@ -30,6 +30,9 @@ type SchedulerInput struct {
 // Continues implements kit.Continued.
 func (in SchedulerInput) Continues() bool { return in.Carried != nil }
 
+// ClusterName implements kit.OnCluster.
+func (in SchedulerInput) ClusterName() string { return in.Cluster }
+
 // SchedulerCarried is the state that a run carries to the next one.
 type SchedulerCarried struct {
 	Slots scheduling.SlotState `json:"slots"`

@@ -28,6 +28,9 @@ type Input struct {
 // Continues implements kit.Continued.
 func (in Input) Continues() bool { return in.Carried != nil }
 
+// ClusterName implements kit.OnCluster.
+func (in Input) ClusterName() string { return in.Cluster }
+
 const (
 	// LateWriteLimit is how long an activity may still write after its workflow has closed: until its next heartbeat fails, or its attempt times out.
 	// A cleanup that started earlier could be undone by such a write, or return a node from which a drain still evicts pods.
