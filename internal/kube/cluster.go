@@ -106,7 +106,23 @@ func newClient(config *rest.Config, options client.Options) (client.Client, erro
 	if err != nil {
 		return nil, err
 	}
-	return client.WithFieldOwner(plain, FieldManager), nil
+	return client.WithFieldOwner(deletions{plain}, FieldManager), nil
+}
+
+// deletions deletes objects without a Go type that remain for now, for example because of finalizers. The API server then answers with the object, which the client
+// of controller-runtime 0.25 cannot decode, because no scheme has its kind.
+type deletions struct{ client.Client }
+
+// Delete implements client.Client. An answer that cannot be decoded is that of an accepted deletion.
+func (d deletions) Delete(ctx context.Context, object client.Object, options ...client.DeleteOption) error {
+	err := d.Client.Delete(ctx, object, options...)
+	switch object.(type) {
+	case runtime.Unstructured, *metav1.PartialObjectMetadata: // their requests need no scheme
+		if runtime.IsNotRegisteredError(err) {
+			return nil
+		}
+	}
+	return err
 }
 
 func (c *Cluster) startCache(config *rest.Config, connections *http.Client, scheme *runtime.Scheme, options Options) error {
