@@ -15,7 +15,6 @@ import (
 	"drydock.dev/drydock/activities/jobs"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
-	"drydock.dev/drydock/internal/devstack/devstacktest"
 )
 
 func Jobs() *jobs.Activities { return &jobs.Activities{Clusters: Clusters} }
@@ -32,7 +31,7 @@ func Firmware(t *testing.T, ref activitykit.NodeRef, podAnnotations map[string]s
 	return jobs.RunJobInput{
 		NodeRef:     ref,
 		Maintenance: ref.Node, // as in its owner
-		Job:         maintenancev1.JobAction{Namespace: devstacktest.Namespace(t, Stack.Cluster(SpokeName)), Template: template},
+		Job:         maintenancev1.JobAction{Namespace: JobNamespace(t), Template: template},
 		Deadline:    InSeconds(600),
 	}
 }

@@ -72,14 +72,19 @@ func runOnStack(m *testing.M, clusters ...devstack.ClusterOptions) (code int, er
 		return 1, errors.Join(err, Stack.Stop())
 	}
 	Clusters = kube.New(source, kube.Options{SafetyInterval: safetyInterval})
-	code = m.Run()
+	if code = m.Run(); code == 0 {
+		if err := checkRights(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			code = 1
+		}
+	}
 	Clusters.Close()
 	Admin.Close()
 	return code, Stack.Stop()
 }
 
-// shippedRoles grants the roles of deploy/rbac, and returns a source that reaches the clusters with them. The role for Jobs is bound in all namespaces,
-// because tests create theirs later.
+// shippedRoles grants the roles of deploy/rbac, and returns a source that reaches the clusters with them. The role for Jobs is bound
+// in the namespaces of the manifests, and JobNamespace binds it in another.
 func shippedRoles(ctx context.Context, clusters []devstack.ClusterOptions) (kube.Source, error) {
 	var file strings.Builder
 	if hub := Stack.Cluster(HubName); hub != nil {
@@ -115,15 +120,26 @@ func grantShippedRoles(ctx context.Context, cluster *devstack.Cluster) error {
 			return err
 		}
 	}
-	_, err := cluster.Client.RbacV1().ClusterRoleBindings().Create(ctx, &rbacv1.ClusterRoleBinding{
-		ObjectMeta: metav1.ObjectMeta{Name: "jobs-everywhere"},
+	return mayRunJobs(ctx, cluster, "drydock-jobs")
+}
+
+func mayRunJobs(ctx context.Context, cluster *devstack.Cluster, namespace string) error {
+	return devstacktest.AwaitRight(ctx, cluster, devstacktest.ServiceAccount("drydock-initiator"), authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Group: "batch", Resource: "jobs"})
+}
+
+// JobNamespace returns a new namespace of the spoke in which Drydock may run Jobs, as an administrator binds the role for them.
+func JobNamespace(t testing.TB) string {
+	t.Helper()
+	cluster := Stack.Cluster(SpokeName)
+	namespace := devstacktest.Namespace(t, cluster)
+	_, err := cluster.Client.RbacV1().RoleBindings(namespace).Create(t.Context(), &rbacv1.RoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "drydock-job-runner"},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drydock-job-runner"},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: "drydock-system", Name: "drydock-initiator"}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		return err
-	}
-	return devstacktest.AwaitRight(ctx, cluster, devstacktest.ServiceAccount("drydock-initiator"), authorizationv1.ResourceAttributes{Namespace: "default", Verb: "create", Group: "batch", Resource: "jobs"})
+	require.NoError(t, err)
+	require.NoError(t, mayRunJobs(t.Context(), cluster, namespace))
+	return namespace
 }
 
 func KubeconfigOf(cluster *devstack.Cluster, account string) string {

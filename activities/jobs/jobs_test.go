@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitytest"
@@ -213,7 +214,6 @@ func TestAnInvalidJobTemplateIsAnInvalidSpecWithItsField(t *testing.T) {
 		{"a field that the API server refuses", func(in *jobs.RunJobInput) { in.Job.Template.Spec.Template.Spec.Containers[0].Image = "" }, "action.job.template.spec.template.spec.containers[0].image: Required value"},
 		{"a restart policy that Jobs do not support", func(in *jobs.RunJobInput) { in.Job.Template.Spec.Template.Spec.RestartPolicy = "Always" }, "action.job.template.spec.template.spec.restartPolicy: "},
 		{"a node of its own choice", func(in *jobs.RunJobInput) { in.Job.Template.Spec.Template.Spec.NodeName = "elsewhere" }, "action.job.template.spec.template.spec.nodeName: must not be set"},
-		{"a namespace that does not exist", func(in *jobs.RunJobInput) { in.Job.Namespace = "nowhere" }, `action.job.namespace: cluster spoke: namespaces "nowhere" not found`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			in := activitytest.Firmware(t, ref, nil)
@@ -224,6 +224,23 @@ func TestAnInvalidJobTemplateIsAnInvalidSpecWithItsField(t *testing.T) {
 			require.NoError(t, activitytest.Jobs().RemoveJob(t.Context(), in))
 		})
 	}
+}
+
+// With the shipped bindings, the API server says no more than that the role is not bound there. It may be bound later.
+func TestAJobInANamespaceThatDoesNotExistIsForbidden(t *testing.T) {
+	in := activitytest.Firmware(t, activitytest.TestNode(t), nil)
+	in.Job.Namespace = "nowhere"
+	err := activitytest.Jobs().RunJob(t.Context(), in)
+	require.Equal(t, temporal.ErrForbidden, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, `in the namespace "nowhere"`)
+
+	// An administrator may have bound the role in all namespaces.
+	config := activitytest.Stack.Cluster(activitytest.SpokeName).Config
+	everywhere := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: config}).Allowing(activitytest.Clusters.Allowed()), kube.Options{})
+	t.Cleanup(everywhere.Close)
+	err = (&jobs.Activities{Clusters: everywhere}).RunJob(t.Context(), in)
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, `action.job.namespace: cluster spoke: namespaces "nowhere" not found`)
 }
 
 func TestAJobThatTheClustersFileDoesNotAllowIsNotCreated(t *testing.T) {

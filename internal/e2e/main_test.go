@@ -70,7 +70,13 @@ func run(m *testing.M) (code int) {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
 	}
-	return m.Run()
+	if code = m.Run(); code == 0 {
+		if err := checkRights(f); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			return 1
+		}
+	}
+	return code
 }
 
 func showWorkerLog(f *fleet.Fleet) {
