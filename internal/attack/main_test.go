@@ -33,7 +33,7 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	devstacktest.MainNeedsServers()
+	devstacktest.MainNeedsServers(m)
 	os.Exit(run(m))
 }
 

@@ -37,7 +37,7 @@ const (
 var theFleet *fleet.Fleet
 
 func TestMain(m *testing.M) {
-	devstacktest.MainNeedsServers()
+	devstacktest.MainNeedsServers(m)
 	// Tests are limited by spokes, not cores: they mostly wait for timeouts, the sweeper, or their reservations.
 	if err := flag.Set("test.parallel", strconv.Itoa(4*spokes)); err != nil {
 		panic(err)
