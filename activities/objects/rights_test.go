@@ -64,7 +64,7 @@ func TestTheCRDsOfTheHubAreReadWithTheShippedRole(t *testing.T) {
 // An object that the cache does not have yet is read from the API server.
 func TestObjectsOfPortalsAreReadWithTheShippedRole(t *testing.T) {
 	hub := activitytest.BareCluster(t).Client
-	for kind, object := range map[string]client.Object{"Component": &sreportalv1.Component{}, "Maintenance": &sreportalv1.Maintenance{}} {
+	for kind, object := range map[string]client.Object{"Component": &sreportalv1.Component{}, "Maintenance": &sreportalv1.Maintenance{}, "Incident": &sreportalv1.Incident{}} {
 		found, err := (&objects.Activities{Clusters: activitytest.Clusters}).ReadRequest(t.Context(), temporal.Object{
 			APIVersion: sreportalv1.GroupVersion.String(), Kind: kind, Namespace: "default", Name: "none",
 		})

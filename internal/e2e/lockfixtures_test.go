@@ -154,6 +154,19 @@ func delayStorage(t *testing.T, spoke *devstack.Cluster, node string) {
 	setReadyAfter(t, spoke, delayed, fmt.Sprintf("%q", longer))
 }
 
+// disturbStorage makes the application's pod on a node not ready, until completeStorage.
+func disturbStorage(t *testing.T, spoke *devstack.Cluster, node string) {
+	t.Helper()
+	pods := spoke.Client.CoreV1().Pods(storage)
+	found, err := pods.List(t.Context(), metav1.ListOptions{FieldSelector: "spec.nodeName=" + node})
+	require.NoError(t, err)
+	require.Len(t, found.Items, 1)
+	setReadyAfter(t, spoke, found.Items[0].Name, fmt.Sprintf("%q", longer))
+	patch := []byte(`{"status":{"phase":"Pending","conditions":[{"type":"Ready","status":"False"},{"type":"ContainersReady","status":"False"}]}}`)
+	_, err = pods.Patch(t.Context(), found.Items[0].Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
+}
+
 // completeStorage makes the application's pod on a node ready.
 func completeStorage(t *testing.T, spoke *devstack.Cluster, node string) {
 	t.Helper()

@@ -2,7 +2,6 @@ package e2e
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -80,7 +79,7 @@ func (u *policyUser) delete(name string) {
 
 func (u *policyUser) eventually(reached func() bool, message string, args ...any) {
 	u.t.Helper()
-	require.Eventually(u.t, reached, stateLimit, 200*time.Millisecond, fmt.Sprintf(message, args...))
+	require.Eventually(u.t, reached, stateLimit, 200*time.Millisecond, append([]any{message}, args...)...)
 }
 
 // await waits until the condition Ready has this status and reason for the current generation, and so many locks of nodes are in these states.
@@ -94,7 +93,7 @@ func (u *policyUser) await(name, statusAndReason string, active, inactive int64)
 		counted := active+inactive == 0 || locks["active"] == active && locks["inactive"] == inactive
 		current := observed == policy.GetGeneration() || observed == 0 // a refusal writes its condition only
 		return conditionOf(policy, "Ready") == statusAndReason && current && counted
-	}, "policy %s is not %s with %d locks active, %d inactive", name, statusAndReason, active, inactive)
+	}, "policy %s is not %s with %d locks active, %d inactive: %v", name, statusAndReason, active, inactive, policy)
 	return policy
 }
 

@@ -145,9 +145,7 @@ func breakLockCycle(t *testing.T) {
 	spoke := theFleet.Cluster("spoke-4")
 	deployStorage(t, spoke, workers)
 	allow(t, spoke, 2)
-	pods := spoke.Client.CoreV1().Pods(storage)
-	require.NoError(t, pods.DeleteCollection(t.Context(), metav1.DeleteOptions{}, metav1.ListOptions{FieldSelector: "spec.nodeName=worker-1"}))
-	delayStorage(t, spoke, "worker-1")
+	disturbStorage(t, spoke, "worker-1")
 	w := recordLocks(t, spoke)
 	older, younger := target{spoke, "worker-1"}, target{spoke, "worker-2"}
 	startMaintenance(t, older, maintenancev1.NodeMaintenanceSpec{})

@@ -121,7 +121,8 @@ var UsedByActivities = map[string][]string{
 		"drydock-initiator: create ingresses.networking.k8s.io", "drydock-initiator: patch ingresses.networking.k8s.io", "drydock-initiator: delete ingresses.networking.k8s.io",
 	},
 	"objects": {
-		"drydock-hub: get components.sreportal.io", "drydock-hub: get maintenances.sreportal.io", "drydock-hub: get customresourcedefinitions.apiextensions.k8s.io",
+		"drydock-hub: get components.sreportal.io", "drydock-hub: get maintenances.sreportal.io", "drydock-hub: get incidents.sreportal.io",
+		"drydock-hub: get customresourcedefinitions.apiextensions.k8s.io",
 		"drydock-hub: list clusterrolebindings.rbac.authorization.k8s.io", "drydock-hub: list deployments.apps",
 		"drydock-initiator: list clusterrolebindings.rbac.authorization.k8s.io",
 	},
