@@ -124,9 +124,8 @@ func updateOf(name string, request emergency.Request) client.UpdateWorkflowOptio
 	}
 }
 
-// changeTimeout is how long an update may take before no worker is assumed. The server needs 5 s to notice that the worker it used last is
-// gone, and to try another one.
-const changeTimeout = 2 * observe.AnswerTimeout
+// changeTimeout is how long an update may take before no worker is assumed: that of a query, and the time of a workflow task.
+const changeTimeout = observe.AnswerTimeout + 2*time.Second
 
 // change sends an update to the emergency stop and waits for the answer.
 func (s *server) change(ctx context.Context, doing string, send func(context.Context) (client.WorkflowUpdateHandle, error)) (emergency.Answer, error) {

@@ -21,7 +21,7 @@ import (
 )
 
 // queuesTimeout limits the queries of all schedulers together.
-const queuesTimeout = 3 * observe.AnswerTimeout
+const queuesTimeout = 2 * observe.AnswerTimeout
 
 // clusterQueue is the slot queue of a cluster as its scheduler reports it.
 type clusterQueue struct {

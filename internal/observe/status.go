@@ -16,8 +16,9 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// AnswerTimeout limits a query. A worker that takes longer counts as absent.
-const AnswerTimeout = 5 * time.Second
+// AnswerTimeout limits a query. A worker that takes longer counts as absent. The server needs 5 s to notice that the worker that it used last is gone, and to
+// try another one.
+const AnswerTimeout = 8 * time.Second
 
 var (
 	// ErrNoWorker: Temporal answers, but no worker does.
