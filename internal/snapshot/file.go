@@ -56,10 +56,7 @@ func Parse(name string, text []byte) (*File, error) {
 	if err != nil {
 		return nil, err
 	}
-	plain, err := decompressed(text)
-	if err == nil {
-		text, err = io.ReadAll(plain)
-	}
+	text, err = readAll(text, max(minDecompressed, maxRatio*len(text)))
 	if err != nil {
 		return nil, manifest.Invalid{{File: name, Message: "decompress: " + err.Error()}}
 	}
@@ -175,10 +172,26 @@ func read(path string, stdin io.Reader) (name string, text []byte, err error) {
 	return path, text, err
 }
 
-// decompressed reads text, or what gzip text contains, which starts with 1f 8b (RFC 1952).
-func decompressed(text []byte) (io.Reader, error) {
-	if !bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
-		return bytes.NewReader(text), nil
+// A compressed file may have minDecompressed bytes of text, or maxRatio times its own length if that is more. gzip can make a text a thousand times shorter, but not
+// one of objects.
+const (
+	minDecompressed = 64 << 20
+	maxRatio        = 100
+)
+
+// readAll returns text, or what gzip text contains, which starts with 1f 8b (RFC 1952). More than limit bytes are an error.
+func readAll(text []byte, limit int) ([]byte, error) {
+	if bytes.HasPrefix(text, []byte{0x1f, 0x8b}) {
+		reader, err := gzip.NewReader(bytes.NewReader(text))
+		if err != nil {
+			return nil, err
+		}
+		if text, err = io.ReadAll(io.LimitReader(reader, int64(limit)+1)); err != nil {
+			return nil, err
+		}
 	}
-	return gzip.NewReader(bytes.NewReader(text))
+	if len(text) > limit {
+		return nil, fmt.Errorf("it has more than %d MiB", limit>>20)
+	}
+	return text, nil
 }

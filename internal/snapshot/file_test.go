@@ -129,6 +129,21 @@ func TestAFileMayBeCompressedOrStandardInput(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 }
 
+// A small file may contain a huge text.
+func TestACompressedFileIsReadToALimit(t *testing.T) {
+	var bomb bytes.Buffer
+	writer := gzip.NewWriter(&bomb)
+	chunk := bytes.Repeat([]byte(" "), 1<<20)
+	for range 65 {
+		_, err := writer.Write(chunk)
+		require.NoError(t, err)
+	}
+	require.NoError(t, writer.Close())
+	require.Less(t, bomb.Len(), 100<<10)
+	_, err := snapshot.Parse("cluster.yaml", bomb.Bytes())
+	require.EqualError(t, err, "cluster.yaml: decompress: it has more than 64 MiB")
+}
+
 func TestAnUntrustworthyFileIsRefused(t *testing.T) {
 	tests := []struct{ name, text, message string }{
 		{

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -77,16 +76,9 @@ func SavedRolloutContent(saved *corev1.ConfigMap, name types.NamespacedName) (*r
 
 // readLimited reads YAML that may be compressed, and not more than maxSaved. It returns the YAML.
 func readLimited(content []byte, object any) ([]byte, error) {
-	reader, err := decompressed(content)
+	content, err := readAll(content, maxSaved)
 	if err != nil {
 		return nil, err
-	}
-	content, err = io.ReadAll(io.LimitReader(reader, maxSaved+1))
-	if err != nil {
-		return nil, err
-	}
-	if len(content) > maxSaved {
-		return nil, fmt.Errorf("it has more than %d MiB", maxSaved>>20)
 	}
 	return content, yaml.Unmarshal(content, object)
 }
