@@ -17,26 +17,26 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// Rollouts reads the rollouts that block a rollout, and their blockers in turn, from ConfigMaps on the hub or as objects.
+// Rollouts reads the rollouts that block a rollout, and their blockers in turn: their objects, or else what is saved of them on the hub.
 func Rollouts(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (map[types.NamespacedName]*ranv1.ClusterGroupUpgrade, error) {
 	return rollout.GatherBlockers(cgu, func(name types.NamespacedName) (*ranv1.ClusterGroupUpgrade, error) {
-		var saved corev1.ConfigMap
-		err := reader.Get(ctx, SavedKey(name), &saved)
-		if err == nil {
-			return SavedRollout(&saved, name)
-		}
-		if !apierrors.IsNotFound(err) {
-			return nil, fmt.Errorf("read rollout %s: %w", name, err)
-		}
 		var object ranv1.ClusterGroupUpgrade
-		err = reader.Get(ctx, name, &object)
-		switch {
-		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
-			return nil, nil
-		case err != nil:
+		err := reader.Get(ctx, name, &object)
+		if err == nil {
+			return &object, nil
+		}
+		if !apierrors.IsNotFound(err) && !meta.IsNoMatchError(err) {
 			return nil, fmt.Errorf("get ClusterGroupUpgrade %s: %w", name, err)
 		}
-		return &object, nil
+		var saved corev1.ConfigMap
+		err = reader.Get(ctx, SavedKey(name), &saved)
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("read rollout %s: %w", name, err)
+		}
+		return SavedRollout(&saved, name)
 	})
 }
 

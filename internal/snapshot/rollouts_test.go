@@ -46,6 +46,23 @@ func TestBlockingRolloutsAreReadFromConfigMapsOrObjects(t *testing.T) {
 	require.Contains(t, blocking.CycleMessage(), "ops/top -> ops/kept -> ops/object -> ops/top")
 }
 
+func TestTheObjectOfARolloutCountsAsForTheWorker(t *testing.T) {
+	file, err := Open("-", strings.NewReader(blockingRollouts+`
+---
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {namespace: ops, name: kept}
+spec: {clusters: [c1], remediationStrategy: {maxConcurrency: 1}}
+status: {conditions: [{type: Succeeded, status: "True", reason: Completed, message: done, lastTransitionTime: "2026-11-20T12:00:00Z"}]}
+`))
+	require.NoError(t, err)
+	top := &ranv1.ClusterGroupUpgrade{}
+	top.Spec.BlockingCRs = []ranv1.BlockingCR{{Namespace: "ops", Name: "kept"}}
+	known, err := Rollouts(t.Context(), file, top)
+	require.NoError(t, err)
+	require.Empty(t, rollout.Blocked(top, known).Incomplete)
+}
+
 func TestAConfigMapWithoutARolloutIsNamed(t *testing.T) {
 	file, err := Open("-", strings.NewReader("apiVersion: v1\nkind: ConfigMap\nmetadata: {namespace: drydock-system, name: rollout.ops.kept}\ndata: {mine: x}\n"))
 	require.NoError(t, err)
