@@ -12,15 +12,18 @@ import (
 
 func TestTextOfOthersCannotSteerTheTerminal(t *testing.T) {
 	for text, shown := range map[string]string{
-		"plain text, ünïcode\tand\nlines": "plain text, ünïcode\tand\nlines",
-		"\x1b[32mcomplete\x1b[0m":         "\x1b[32mcomplete\x1b[0m",
-		"\x1b[2J\x1b[H\x1b[8mhidden":      "\ufffd[2J\ufffd[H\ufffd[8mhidden",
-		"\x1b]0;title\x07":                "\ufffd]0;title\ufffd",
-		"over\rwritten\b\x7f":             "over\ufffdwritten\ufffd\ufffd",
-		"\u009b2J":                        "\ufffd2J",
-		"file\u202egpj.exe":               "file\ufffdgpj.exe",
-		"\x1b[1;31mbold":                  "\ufffd[1;31mbold",
-		"ends with \x1b":                  "ends with \ufffd",
+		"plain text, ünïcode\tand\nlines":   "plain text, ünïcode\tand\nlines",
+		"\x1b[32mcomplete\x1b[0m":           "\x1b[32mcomplete\x1b[0m",
+		"a \x1b[33mblocked\x1b[0m\x1b[0m b": "a \x1b[33mblocked\x1b[0m\ufffd[0m b",
+		"\x1b[30mhidden\x1b[0m":             "\ufffd[30mhidden\ufffd[0m",
+		"\x1b[31mto the end":                "\ufffd[31mto the end",
+		"\x1b[2J\x1b[H\x1b[8mhidden":        "\ufffd[2J\ufffd[H\ufffd[8mhidden",
+		"\x1b]0;title\x07":                  "\ufffd]0;title\ufffd",
+		"over\rwritten\b\x7f":               "over\ufffdwritten\ufffd\ufffd",
+		"\u009b2J":                          "\ufffd2J",
+		"file\u202egpj.exe":                 "file\ufffdgpj.exe",
+		"\x1b[1;31mbold":                    "\ufffd[1;31mbold",
+		"ends with \x1b":                    "ends with \ufffd",
 	} {
 		require.Equal(t, shown, visible(text), "%q", text)
 	}
