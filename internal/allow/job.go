@@ -173,8 +173,42 @@ func (r *refusal) container(at *field.Path, container corev1.Container) {
 			r.secret(at.Child("env").Index(i).Child("valueFrom", "secretKeyRef", "name"), variable.ValueFrom.SecretKeyRef.Name)
 		}
 	}
+	r.requests(at, container)
 	if security := container.SecurityContext; security != nil {
 		r.security(at.Child("securityContext"), *security)
+	}
+}
+
+// requests: the kubelet sends those of probes and hooks in the network of the node, to any host that they name.
+func (r *refusal) requests(at *field.Path, container corev1.Container) {
+	for _, probe := range []struct {
+		name string
+		*corev1.Probe
+	}{{"livenessProbe", container.LivenessProbe}, {"readinessProbe", container.ReadinessProbe}, {"startupProbe", container.StartupProbe}} {
+		if probe.Probe != nil {
+			r.request(at.Child(probe.name), probe.HTTPGet, probe.TCPSocket)
+		}
+	}
+	if container.Lifecycle == nil {
+		return
+	}
+	for _, hook := range []struct {
+		name string
+		*corev1.LifecycleHandler
+	}{{"postStart", container.Lifecycle.PostStart}, {"preStop", container.Lifecycle.PreStop}} {
+		if hook.LifecycleHandler != nil {
+			r.request(at.Child("lifecycle", hook.name), hook.HTTPGet, hook.TCPSocket)
+		}
+	}
+}
+
+func (r *refusal) request(at *field.Path, get *corev1.HTTPGetAction, connect *corev1.TCPSocketAction) {
+	network := slices.Contains(r.entry.HostNamespaces, HostNetwork)
+	if get != nil && get.Host != "" {
+		r.unless(network, at.Child("httpGet", "host"), "a request from the node to "+get.Host)
+	}
+	if connect != nil && connect.Host != "" {
+		r.unless(network, at.Child("tcpSocket", "host"), "a connection from the node to "+connect.Host)
 	}
 }
 

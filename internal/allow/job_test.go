@@ -53,6 +53,8 @@ var privileges = []struct {
 	{"the network of the node", "hostNetwork: true", "hostNetwork", allow.Job{HostNamespaces: []allow.HostNamespace{allow.HostNetwork}}},
 	{"the IPC namespace of the node", "hostIPC: true", "hostIPC", allow.Job{HostNamespaces: []allow.HostNamespace{allow.HostIPC}}},
 	{"a port of the node", "containers: [{name: work, ports: [{containerPort: 80, hostPort: 80}]}]", "containers[0].ports[0].hostPort", allow.Job{HostNamespaces: []allow.HostNamespace{allow.HostNetwork}}},
+	{"a probe of another host", "containers: [{name: work, livenessProbe: {httpGet: {host: 169.254.169.254, port: 80}}}]", "containers[0].livenessProbe.httpGet.host", allow.Job{HostNamespaces: []allow.HostNamespace{allow.HostNetwork}}},
+	{"a hook that connects to another host", "containers: [{name: work, lifecycle: {postStart: {tcpSocket: {host: 10.0.0.1, port: 80}}}}]", "containers[0].lifecycle.postStart.tcpSocket.host", allow.Job{HostNamespaces: []allow.HostNamespace{allow.HostNetwork}}},
 	{"a privileged container", "containers: [{name: work, securityContext: {privileged: true}}]", "containers[0].securityContext.privileged", allow.Job{Privileged: true}},
 	{"a privileged init container", "initContainers: [{name: i, image: registry.example.com/firmware/i, securityContext: {privileged: true}}]", "initContainers[0].securityContext.privileged", allow.Job{Privileged: true}},
 	{"a capability", "containers: [{name: work, securityContext: {capabilities: {add: [SYS_ADMIN]}}}]", "containers[0].securityContext.capabilities.add[0]", allow.Job{Capabilities: []string{"SYS_ADMIN"}}},
