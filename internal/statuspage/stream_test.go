@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -214,9 +215,13 @@ func TestTheStreamsOfAnAddressAreLimited(t *testing.T) {
 		require.NoError(t, err)
 	}
 	first.close()
-	_, err := from("10.0.0.1:4003")
-	require.NoError(t, err)
-	require.Equal(t, 6, s.streams.count())
+	for _, next := range []string{"10.0.0.1:4003", "[2001:db8::1]:1", "[2001:db8::2]:1"} {
+		_, err := from(next)
+		require.NoError(t, err)
+	}
+	_, err := from("[2001:db8::3]:1")
+	require.ErrorIs(t, err, errFullForAddress, "a client has a whole network of IPv6")
+	require.Equal(t, 8, s.streams.count())
 }
 
 func TestAServerThatStopsEndsItsStreams(t *testing.T) {
@@ -253,4 +258,13 @@ func (o *openStreams) count() int {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.total
+}
+
+func TestAClientIsItsAddressOrItsIPv6Network(t *testing.T) {
+	for address, client := range map[string]string{
+		"192.0.2.7": "192.0.2.7", "::ffff:192.0.2.7": "192.0.2.7", "::1": "::1",
+		"2001:db8:1:2:3::4": "2001:db8:1:2::", "2001:db8:1:2:9::9": "2001:db8:1:2::", "2001:db8:1:3::4": "2001:db8:1:3::", "fe80::7%eth0": "fe80::",
+	} {
+		require.Equal(t, client, clientAddress(netip.MustParseAddr(address)).String(), address)
+	}
 }

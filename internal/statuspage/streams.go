@@ -56,13 +56,23 @@ func (o *openStreams) close(address netip.Addr) {
 // openStream opens a stream. It has no time limit, but each write and the reading of the request have one: see read.
 func (s *Server) openStream(w http.ResponseWriter, r *http.Request) (stream, error) {
 	at, _ := netip.ParseAddrPort(r.RemoteAddr)
-	address := at.Addr().Unmap()
+	address := clientAddress(at.Addr())
 	if err := s.streams.open(address, s.options.Streams, s.options.StreamsPerAddress); err != nil {
 		return stream{}, err
 	}
 	opened := stream{s, http.NewResponseController(w), address}
 	opened.extendWriteDeadline()
 	return opened, nil
+}
+
+// clientAddress is the address that counts for a client. In IPv6 a client has a whole network of 64 bits.
+func clientAddress(of netip.Addr) netip.Addr {
+	of = of.Unmap()
+	if of.Is6() && !of.IsLoopback() {
+		network, _ := of.Prefix(64) // the only error is of a longer prefix
+		return network.Addr()
+	}
+	return of
 }
 
 func (s stream) close() { s.server.streams.close(s.address) }
