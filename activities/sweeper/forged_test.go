@@ -13,12 +13,14 @@ import (
 	"golang.org/x/time/rate"
 	"google.golang.org/protobuf/proto"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	"drydock.dev/drydock/activities/jobs"
 	"drydock.dev/drydock/internal/allow"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -152,6 +154,28 @@ func TestAMarkThatWaitsForItsLookUpKeepsItsFinding(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, marks[:1], found.Unknown)
 	require.Empty(t, found.Gone)
+}
+
+// The allow-list may name more namespaces than the role for Jobs is bound in. Drydock cannot delete the Job of a tenant there, and its node would stay out of service.
+func TestAMarkedJobWhereDrydockMayNotCreateJobsDoesNotHoldItsNode(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	in := activitytest.Firmware(t, ref, nil)
+	in.Job.Namespace = devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.SpokeName))
+	theirs, err := jobs.JobFor(in)
+	require.NoError(t, err)
+	tenant := activitytest.TestCluster(t).Client
+	require.NoError(t, tenant.Create(t.Context(), theirs))
+	t.Cleanup(func() {
+		released := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+		require.NoError(t, tenant.Patch(context.Background(), theirs, released))
+	})
+	server := activitytest.NewWorkflows()
+	server.Set(ref.Owner, activitytest.WasTerminated)
+	before := Mark{Kind: MarkJob, Namespace: theirs.Namespace, Name: theirs.Name, Owner: ref.Owner}
+	found := look(t, server, AwaitOrphansInput{Left: []Mark{before}})
+	require.Equal(t, []MarkKind{MarkNode}, kindsOf(found.Orphans))
+	require.Equal(t, 1, found.Ignored)
+	require.Equal(t, []Mark{before}, found.Gone, "an earlier version failed to delete it")
 }
 
 func TestOrphansThatAreHardToForgeComeFirst(t *testing.T) {

@@ -136,6 +136,8 @@ type search struct {
 	emptySince time.Time
 	// revived is the time at which the scheduler was last checked.
 	revived time.Time
+	// rights to create Jobs, by namespace.
+	rights map[string]right
 }
 
 // read reads all marks.
@@ -154,6 +156,8 @@ func (l *search) read(ctx context.Context, reader kubeclient.Reader) (Orphans, e
 		return Orphans{}, err
 	}
 	found.LookUp = l.owners.lookUp
+	marks, foreign := l.withoutForeignJobs(ctx, marks, states)
+	found.Ignored += foreign
 	for _, mark := range marks {
 		chain, asked := states[mark.Owner]
 		if chain.State == temporal.ChainUnknown || !asked && slices.Contains(l.in.Unknown, mark) {
