@@ -131,7 +131,8 @@ func newUpgradeRetry(c *cli) *cobra.Command {
 		Short: "Retry the clusters that failed or timed out, with the same plan",
 		Long: `Retry the clusters that failed or timed out, with the same plan.
 
-The rollout must have ended. It gets a new run under the same name, with the spec and the plan saved on the hub, for those clusters only.
+The rollout must have ended. It gets a new run under the same name, with the spec and the plan of its last run, for those clusters only.
+Temporal must retain that run: it has the spec. What the hub has saved only names it.
 With --unfinished it also retries clusters that were cancelled or never started.`,
 		Args:              operands("NAME"),
 		ValidArgsFunction: c.completeRollouts(false),
