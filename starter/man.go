@@ -22,9 +22,10 @@ func newMan(c *cli) *cobra.Command {
 				return err
 			}
 			built := readBuild()
+			date := built.SourceDate() // the pages of one build are always the same
 			root := newRoot(&cli{IOStreams: c.IOStreams})
 			root.DisableAutoGenTag = true // it has the date
-			header := &doc.GenManHeader{Section: "1", Source: "drydock " + built.Version, Manual: "Drydock", Date: built.date()}
+			header := &doc.GenManHeader{Section: "1", Source: "drydock " + built.Version, Manual: "Drydock", Date: &date}
 			if err := doc.GenManTree(root, header, args[0]); err != nil {
 				return err
 			}

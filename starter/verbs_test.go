@@ -2,7 +2,6 @@ package main
 
 import (
 	"regexp"
-	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -105,17 +104,6 @@ func TestAsAPluginTheHelpNamesKubectl(t *testing.T) {
 	require.Contains(t, status.Example, "  kubectl drydock upgrade status prod/november\n")
 	require.Equal(t, "not found: see `kubectl drydock upgrade list`", (&cli{plugin: true}).called("not found: see `drydock upgrade list`"))
 	require.Equal(t, "not found: see `drydock upgrade list`", (&cli{}).called("not found: see `drydock upgrade list`"))
-}
-
-func TestTheVersionHasTheCommitAndTheDate(t *testing.T) {
-	info := &debug.BuildInfo{Main: debug.Module{Version: "v1.2.0"}, Settings: []debug.BuildSetting{
-		{Key: "vcs.revision", Value: "0123456789abcdef"}, {Key: "vcs.time", Value: "2026-11-20T12:00:00Z"}, {Key: "vcs.modified", Value: "true"},
-	}}
-	b := buildOf(info, "")
-	b.Go = "go1.26.0"
-	require.Equal(t, "v1.2.0 (commit 0123456789ab with changes, 2026-11-20T12:00:00Z, go1.26.0)", b.String())
-	require.Equal(t, "v2.0.0", buildOf(info, "v2.0.0").Version, "that of the Makefile")
-	require.Equal(t, "unknown", buildOf(&debug.BuildInfo{}, "").Version)
 }
 
 func TestEachCommandHasAManPage(t *testing.T) {

@@ -23,6 +23,7 @@ import (
 	"drydock.dev/drydock/activities/sweeper"
 	"drydock.dev/drydock/activities/windows"
 	"drydock.dev/drydock/internal/kube"
+	buildversion "drydock.dev/drydock/internal/version"
 )
 
 // registerActivities registers every activity by the name of its method.
@@ -57,5 +58,5 @@ func registerNodeActivities(w worker.ActivityRegistry, clusters *kube.Clusters, 
 	w.RegisterActivity(&health.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&locks.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&lockcontroller.Activities{Clusters: clusters})
-	w.RegisterActivity(&harbor.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&harbor.Activities{Clusters: clusters, Waits: waits, Build: buildversion.Running(version)})
 }

@@ -77,7 +77,8 @@ func (h *Activities) WriteHarborStatus(ctx context.Context, in WriteStatusInput)
 			return false, nil
 		}
 		hc.Status = harbor.WithOthers(in.Status, hc.Status)
-		hc.Status.Revision, hc.Status.Operator = time.Now().UnixNano(), goharborv1.OperatorStatus{ControllerName: kube.FieldManager}
+		hc.Status.Revision = time.Now().UnixNano()
+		hc.Status.Operator = goharborv1.OperatorStatus{ControllerName: kube.FieldManager, ControllerVersion: h.Build.Version, ControllerGitCommit: h.Build.Commit}
 		err := c.Status().Update(ctx, hc)
 		switch {
 		case apierrors.IsInvalid(err):

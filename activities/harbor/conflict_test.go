@@ -149,7 +149,7 @@ func harborStatusConflicts(t *testing.T, simulated *operators.Operators) {
 	require.NoError(t, err)
 	require.Equal(t, goharborv1.StatusHealthy, hc.Status.Status)
 	require.Len(t, hc.Status.Conditions, 6, "the foreign condition stays")
-	require.Equal(t, "drydock", hc.Status.Operator.ControllerName)
+	require.Equal(t, goharborv1.OperatorStatus{ControllerName: "drydock", ControllerVersion: "v1.2.3", ControllerGitCommit: "0123456789abcdef"}, hc.Status.Operator)
 	revision := hc.Status.Revision
 	require.NoError(t, r.harbor().WriteHarborStatus(t.Context(), WriteStatusInput{Ref: r.ref, Status: status}))
 	hc, err = readHarborCluster(t.Context(), r.cluster.Client, r.ref)

@@ -22,6 +22,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/version"
 )
 
 // Activities applies and watches the objects of HarborClusters.
@@ -30,6 +31,8 @@ type Activities struct {
 	Waits    activitykit.Waits
 	// Resync is the interval between reads from the API server without a change; 0: a minute.
 	Resync time.Duration
+	// Build is the worker, as the status of HarborClusters names it.
+	Build version.Build
 }
 
 // Ref names a HarborCluster.

@@ -25,6 +25,7 @@ import (
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/manifest"
+	"drydock.dev/drydock/internal/version"
 )
 
 // registry is a HarborCluster in its own namespace, with the state of its workflow.
@@ -73,7 +74,9 @@ func grantHarbor(t *testing.T, cluster *kube.Cluster, namespace string) {
 		authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Group: harbor.Harbor.Group, Resource: "harborclusters"})
 }
 
-func (r *registry) harbor() *Activities { return &Activities{Clusters: r.clusters} }
+func (r *registry) harbor() *Activities {
+	return &Activities{Clusters: r.clusters, Build: version.Build{Version: "v1.2.3", Commit: "0123456789abcdef"}}
+}
 
 // await waits for due work, and executes it as the workflow does.
 func (r *registry) await() harbor.Plan {

@@ -21,6 +21,7 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	"drydock.dev/drydock/activities/remediation"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/manifestworks"
@@ -118,6 +119,40 @@ func (s *workScene) compliance(cluster string) policies.ComplianceStatus {
 }
 
 const done = `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}]}`
+
+func TestAnUnfinishedWorkLeavesItsStatus(t *testing.T) {
+	s := newWorkScene(t)
+	_, err := s.place(0, s.clusters...)
+	require.NoError(t, err)
+	const refused = `{resourceStatus: {manifests: [{resourceMeta: {ordinal: 0, kind: ConfigMap, name: os},
+		conditions: [{type: Applied, status: "False", reason: Failed, message: Failed to apply, lastTransitionTime: "2026-11-27T06:00:00Z"}]}]}}`
+	for _, cluster := range s.clusters {
+		s.reportStatus(cluster, "os", refused)
+	}
+	take := func(limit int, clusters ...string) map[string]*ranv1.ManifestResourceStatus {
+		in := PlaceWorksInput{Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: policies.NoItem, Clusters: clusters}}, LeftLimit: limit}
+		for _, cluster := range clusters {
+			in.Unfinished = append(in.Unfinished, UnfinishedWork{Cluster: cluster})
+		}
+		placed, err := s.activities.PlaceManifestWorks(t.Context(), in)
+		require.NoError(t, err)
+		return placed.Left
+	}
+	clusters := slices.Sorted(slices.Values(s.clusters))
+	left := take(300, clusters...)
+	require.Len(t, left, 1, "the limit is for all of them")
+	manifest := left[clusters[0]].Manifests[0]
+	require.Equal(t, ranv1.ManifestResourceMeta{Kind: "ConfigMap", Name: "os"}, manifest.ResourceMeta)
+	require.Equal(t, "Failed to apply", manifest.Conditions[0].Message)
+	require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(clusters[0]), "the work is deleted")
+	require.Empty(t, take(300, clusters...), "the works are gone")
+
+	_, err = s.place(0, clusters[0])
+	require.NoError(t, err)
+	s.reportStatus(clusters[0], "os", refused)
+	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/another-run"
+	require.Empty(t, take(300, clusters[0]), "the work belongs to another rollout")
+}
 
 func TestWorksArePlacedAndTheirComplianceIsReported(t *testing.T) {
 	s := newWorkScene(t)

@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -31,7 +32,20 @@ type PlaceWorksInput struct {
 	Desired []policies.DesiredPlacement `json:"desired"`
 	// Closes is as in AcquireNodeInput: the first close of a window of the clusters on which a work may start.
 	Closes *time.Time `json:"closes,omitempty"`
+	// Unfinished are clusters that lose the work of an item before they have finished it. The result has the statuses of these works, at most LeftLimit
+	// bytes in all.
+	Unfinished []UnfinishedWork `json:"unfinished,omitempty"`
+	LeftLimit  int              `json:"leftLimit,omitempty"`
 }
+
+// UnfinishedWork is the work of an item on a cluster.
+type UnfinishedWork struct {
+	Cluster string `json:"cluster"`
+	Item    int    `json:"item"`
+}
+
+// statusLimit is the maximum number of bytes of the status of one work.
+const statusLimit = 4096
 
 // PlaceManifestWorks gives each named cluster its desired manifest work, and no other of the rollout. It reads the works, deletes the undesired ones,
 // and then creates the missing ones. If the hub refuses the work of one cluster, it continues with the others. Errors: Held if a cluster that gets a
@@ -44,6 +58,9 @@ func (m *Activities) PlaceManifestWorks(ctx context.Context, in PlaceWorksInput)
 	}
 	p := placementAttempt{PlaceWorksInput: in, hub: hub}
 	if err := p.observe(ctx); err != nil {
+		return remediation.PlacementResult{}, err
+	}
+	if err := p.readUnfinished(ctx); err != nil {
 		return remediation.PlacementResult{}, err
 	}
 	if err := p.writeAll(ctx, p.clusters(), p.deleteUndesired); err != nil {
@@ -98,6 +115,40 @@ func (p *placementAttempt) observe(ctx context.Context) error {
 	}
 	for _, placement := range p.Desired {
 		p.placed.Waiting = append(p.placed.Waiting, p.missingOn(placement, placement.Held)...)
+	}
+	return nil
+}
+
+// readUnfinished reads the works that their clusters have not finished, before they are deleted.
+func (p *placementAttempt) readUnfinished(ctx context.Context) error {
+	if p.LeftLimit <= 0 {
+		return nil
+	}
+	statuses := make([]*ranv1.ManifestResourceStatus, len(p.Unfinished))
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(activitykit.MaxParallelRequests)
+	for i, unfinished := range p.Unfinished {
+		reads.Go(func() error {
+			work := &unstructured.Unstructured{}
+			work.SetGroupVersionKind(manifestworks.Works)
+			name := manifestworks.WorkName(p.Rollout.name(), p.Rollout.Templates[unfinished.Item])
+			err := p.hub.Client.Get(reading, client.ObjectKey{Namespace: unfinished.Cluster, Name: name}, work)
+			if err == nil && kube.OwnedBy(work, p.Rollout.Owner) {
+				statuses[i] = manifestworks.StatusOf(work, statusLimit)
+			}
+			return activitykit.Explain(p.hub, "read ManifestWork "+unfinished.Cluster+"/"+name, client.IgnoreNotFound(err))
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return err
+	}
+	left := p.LeftLimit
+	p.placed.Left = map[string]*ranv1.ManifestResourceStatus{}
+	for i, unfinished := range p.Unfinished {
+		if size := manifestworks.StatusSize(statuses[i]); size > 0 && size <= left {
+			left -= size
+			p.placed.Left[unfinished.Cluster] = statuses[i]
+		}
 	}
 	return nil
 }

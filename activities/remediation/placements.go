@@ -4,6 +4,8 @@ package remediation
 
 import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
 // PlacementResult is the observed placement. Clusters that it does not name have their desired item and no other.
@@ -16,6 +18,8 @@ type PlacementResult struct {
 	Recreated []string `json:"recreated,omitempty"`
 	// Changed are the indexes of policies that were changed since they were prepared.
 	Changed []int `json:"changed,omitempty"`
+	// Left has the status of the manifest works that were taken from clusters that had not finished them, by cluster.
+	Left map[string]*ranv1.ManifestResourceStatus `json:"left,omitempty"`
 }
 
 // RefusedPlacement: the hub refuses to place the desired item on clusters, or to remove another one.

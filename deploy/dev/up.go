@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -12,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/propagator"
 )
 
 const (
@@ -19,13 +21,15 @@ const (
 	crdDir = "deploy/crds"
 	// hubCRDDir has the CRDs of other projects on a hub, such as ManagedCluster, in a form for tests.
 	hubCRDDir = "deploy/crds/testing"
+	// complianceTakes is how long a cluster takes to comply with a policy that is enforced.
+	complianceTakes = 3 * time.Second
 )
 
 func newUpCommand() *cobra.Command {
 	var dir string
 	cmd := &cobra.Command{
 		Use:   "up",
-		Short: "Start one hub, three spokes and Temporal, and print how to reach them, until Ctrl-C",
+		Short: "Start one hub with a simulated policy propagator, three spokes and Temporal, and print how to reach them, until Ctrl-C",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return up(cmd.Context(), dir, cmd.OutOrStdout(), cmd.ErrOrStderr())
@@ -41,6 +45,11 @@ func up(ctx context.Context, dir string, out, progress io.Writer) error {
 	if err != nil {
 		return err
 	}
+	policies, err := propagator.Start(ctx, stack.Cluster("hub").Config, propagator.Options{Takes: func(string, string) time.Duration { return complianceTakes }})
+	if err != nil {
+		return errors.Join(err, stack.Stop())
+	}
+	defer policies.Stop()
 	fmt.Fprintf(out, "The local stack is up after %s.\n\n", time.Since(began).Round(100*time.Millisecond))
 	describe(out, stack)
 	fmt.Fprintln(out, "\nCtrl-C stops it.")
@@ -81,6 +90,7 @@ func describe(out io.Writer, stack *devstack.Stack) {
 		all = append(all, cluster.KubeconfigFile)
 	}
 	fmt.Fprintf(table, "all, as contexts\texport KUBECONFIG=%s\n", strings.Join(all, string(filepath.ListSeparator)))
+	fmt.Fprintf(table, "policies\tsimulated: a cluster complies %s after a policy of the hub is enforced on it\n", complianceTakes)
 	fmt.Fprintf(table, "logs\t%s\n", stack.Dir)
 	table.Flush()
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -67,6 +68,11 @@ func TestAnAppliedHarborClusterBecomesHealthyAndIsRemovedWhenDeleted(t *testing.
 	reserve(t, "spoke-2")
 	u := applyHarbor(t, newHarborSpoke(t, theFleet.Spokes[1]), "harbor-applied")
 	u.becomes(t, u.namespace, "healthy", healthyHarbor)
+	u.eventually(u.main(), "the status does not name the worker", func(main *unstructured.Unstructured) bool {
+		writer, _, _ := unstructured.NestedStringMap(main.Object, "status", "operator")
+		version := writer["controllerVersion"]
+		return version != "" && version == strings.TrimSpace(succeeds(t, "version", "-o", "name"))
+	})
 
 	for patch, refusal := range map[string]string{
 		`{"spec":{"version":"2.4.9"}}`:                                             "spec.version",

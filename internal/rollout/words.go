@@ -8,19 +8,23 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Words are a CamelCase reason as words, e.g. "Timed out" for TimedOut.
+// Words are a CamelCase reason as words, e.g. "Timed out" for TimedOut, and "Missing blocking CR" for MissingBlockingCR.
 func Words(reason string) string {
 	var words strings.Builder
-	for i, letter := range reason {
+	letters := []rune(reason)
+	isUpper := func(i int) bool { return i >= 0 && i < len(letters) && unicode.IsUpper(letters[i]) }
+	for i, letter := range letters {
+		begins := isUpper(i) && (!isUpper(i-1) || i+1 < len(letters) && !isUpper(i+1))
 		switch {
 		case i == 0:
-			words.WriteRune(unicode.ToUpper(letter))
-		case unicode.IsUpper(letter):
+			letter = unicode.ToUpper(letter)
+		case begins && !isUpper(i+1):
 			words.WriteByte(' ')
-			words.WriteRune(unicode.ToLower(letter))
-		default:
-			words.WriteRune(letter)
+			letter = unicode.ToLower(letter)
+		case begins: // an abbreviation
+			words.WriteByte(' ')
 		}
+		words.WriteRune(letter)
 	}
 	return words.String()
 }

@@ -59,6 +59,10 @@ func (a *api) ListMaintenances(_ context.Context, in *connect.Request[statusv1.L
 	return connect.NewResponse(listMaintenances(a.view(), in.Msg)), nil
 }
 
+func (a *api) ListIncidents(_ context.Context, in *connect.Request[statusv1.ListIncidentsRequest]) (*connect.Response[statusv1.ListIncidentsResponse], error) {
+	return connect.NewResponse(listIncidents(a.view(), in.Msg)), nil
+}
+
 func (a *api) ListUpgrades(_ context.Context, in *connect.Request[statusv1.ListUpgradesRequest]) (*connect.Response[statusv1.ListUpgradesResponse], error) {
 	view, err := a.worksView()
 	if err != nil {
@@ -139,6 +143,7 @@ func changedSince(last, now *View, ui webUI) *statusv1.WatchResponse {
 		message.Components = &statusv1.ComponentList{Status: components.GetStatus(), Components: components.GetComponents()}
 		maintenances := listMaintenances(now, &statusv1.ListMaintenancesRequest{})
 		message.Maintenances = &statusv1.MaintenanceList{Maintenances: maintenances.GetMaintenances(), Problems: maintenances.GetProblems()}
+		message.Incidents = &statusv1.IncidentList{Incidents: listIncidents(now, &statusv1.ListIncidentsRequest{}).GetIncidents()}
 		changed = true
 	}
 	if last.revisions.upgrades != now.revisions.upgrades && !now.PortalOnly {
@@ -171,6 +176,16 @@ func listMaintenances(v *View, in *statusv1.ListMaintenancesRequest) *statusv1.L
 	answer := &statusv1.ListMaintenancesResponse{Freshness: freshnessOf(v), Problems: v.problems()}
 	for _, maintenance := range v.maintenances(phaseOf(in.GetPhase())) {
 		answer.Maintenances = append(answer.Maintenances, maintenanceMessage(maintenance))
+	}
+	return answer
+}
+
+func listIncidents(v *View, in *statusv1.ListIncidentsRequest) *statusv1.ListIncidentsResponse {
+	answer := &statusv1.ListIncidentsResponse{Freshness: freshnessOf(v)}
+	for _, incident := range v.incidents() {
+		if incident.ResolvedAt == nil || !in.GetUnresolvedOnly() {
+			answer.Incidents = append(answer.Incidents, incidentMessage(incident))
+		}
 	}
 	return answer
 }

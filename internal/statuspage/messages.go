@@ -41,6 +41,21 @@ var phaseMessages = map[sreportalv1.MaintenancePhase]statusv1.MaintenancePhase{
 	sreportalv1.PhaseCompleted:  statusv1.MaintenancePhase_MAINTENANCE_PHASE_COMPLETED,
 }
 
+// severityMessages and incidentPhaseMessages are those of the API.
+var (
+	severityMessages = map[sreportalv1.IncidentSeverity]statusv1.IncidentSeverity{
+		sreportalv1.SeverityMinor:    statusv1.IncidentSeverity_INCIDENT_SEVERITY_MINOR,
+		sreportalv1.SeverityMajor:    statusv1.IncidentSeverity_INCIDENT_SEVERITY_MAJOR,
+		sreportalv1.SeverityCritical: statusv1.IncidentSeverity_INCIDENT_SEVERITY_CRITICAL,
+	}
+	incidentPhaseMessages = map[sreportalv1.IncidentPhase]statusv1.IncidentPhase{
+		sreportalv1.IncidentInvestigating: statusv1.IncidentPhase_INCIDENT_PHASE_INVESTIGATING,
+		sreportalv1.IncidentIdentified:    statusv1.IncidentPhase_INCIDENT_PHASE_IDENTIFIED,
+		sreportalv1.IncidentMonitoring:    statusv1.IncidentPhase_INCIDENT_PHASE_MONITORING,
+		sreportalv1.IncidentResolved:      statusv1.IncidentPhase_INCIDENT_PHASE_RESOLVED,
+	}
+)
+
 // phaseOf is the reverse of phaseMessages; empty: unspecified.
 func phaseOf(message statusv1.MaintenancePhase) sreportalv1.MaintenancePhase {
 	for phase, m := range phaseMessages {
@@ -85,6 +100,13 @@ func maintenanceMessage(m portal.MaintenanceView) *statusv1.Maintenance {
 	return &statusv1.Maintenance{
 		Name: m.Name, Title: m.Title, Description: m.Description, Components: m.Components, Start: instant(m.Start), End: instant(m.End),
 		Phase: phaseMessages[m.Phase], AffectedStatus: statusMessages[m.AffectedStatus], Window: m.Window, Cancelled: m.Cancelled,
+	}
+}
+
+func incidentMessage(i portal.IncidentView) *statusv1.Incident {
+	return &statusv1.Incident{
+		Name: i.Name, Title: i.Title, Severity: severityMessages[i.Severity], Phase: incidentPhaseMessages[i.Phase], Components: i.Components,
+		StartedAt: instant(i.StartedAt), ResolvedAt: instantAt(i.ResolvedAt), Message: i.Message,
 	}
 }
 

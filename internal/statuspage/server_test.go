@@ -84,6 +84,17 @@ func (s *stage) testPortal(t *testing.T) {
 	require.Len(t, listed.Maintenances, 1)
 	require.Equal(t, "prod/saturday-night", listed.Maintenances[0].Window)
 
+	incidents := func(unresolvedOnly bool) (names []string) {
+		answer, err := s.api.ListIncidents(t.Context(), connect.NewRequest(&statusv1.ListIncidentsRequest{UnresolvedOnly: unresolvedOnly}))
+		require.NoError(t, err)
+		for _, incident := range answer.Msg.GetIncidents() {
+			names = append(names, incident.GetName())
+		}
+		return names
+	}
+	require.Equal(t, []string{"dns", "login"}, incidents(false))
+	require.Equal(t, []string{"dns"}, incidents(true))
+
 	// gRPC.
 	h2 := &http.Transport{Protocols: new(http.Protocols)}
 	h2.Protocols.SetUnencryptedHTTP2(true)
@@ -101,6 +112,7 @@ func (s *stage) testWatch(t *testing.T) {
 	require.True(t, watching.Receive())
 	require.Len(t, watching.Msg().GetComponents().GetComponents(), 3)
 	require.NotNil(t, watching.Msg().GetUpgrades(), "the first message has all")
+	require.Len(t, watching.Msg().GetIncidents().GetIncidents(), 2)
 
 	worse := ofPortal()
 	worse.Number, worse.Status = 2, sreportalv1.StatusMajorOutage

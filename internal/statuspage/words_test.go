@@ -2,8 +2,11 @@ package statuspage
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/timestamppb"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -11,6 +14,7 @@ import (
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/rollout"
+	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 )
 
 func days(worst ...sreportalv1.ServiceStatus) []portal.Day {
@@ -126,12 +130,32 @@ func TestLinksToTheWebUIEscapeTheWorkflow(t *testing.T) {
 	require.Empty(t, webUI{}.link("cgu/prod/november", "run-1"))
 }
 
+func TestAnIncidentHasAllItsFieldsInTheAPI(t *testing.T) {
+	login := incidentMessage(ofPortal().Incidents[1])
+	require.True(t, proto.Equal(&statusv1.Incident{
+		Name: "login", Title: "No login", Severity: statusv1.IncidentSeverity_INCIDENT_SEVERITY_MINOR, Phase: statusv1.IncidentPhase_INCIDENT_PHASE_RESOLVED,
+		StartedAt: timestamppb.New(noon.Add(-30 * time.Hour)), ResolvedAt: timestamppb.New(noon.Add(-29 * time.Hour)), Message: "A certificate was renewed.",
+	}, login), "%v", login)
+	dns := incidentMessage(ofPortal().Incidents[0])
+	require.Equal(t, []string{"ci"}, dns.GetComponents())
+	require.Nil(t, dns.GetResolvedAt())
+	for _, severity := range []sreportalv1.IncidentSeverity{sreportalv1.SeverityMinor, sreportalv1.SeverityMajor, sreportalv1.SeverityCritical} {
+		require.NotZero(t, incidentMessage(portal.IncidentView{Severity: severity}).GetSeverity(), severity)
+	}
+	for _, phase := range []sreportalv1.IncidentPhase{
+		sreportalv1.IncidentInvestigating, sreportalv1.IncidentIdentified, sreportalv1.IncidentMonitoring, sreportalv1.IncidentResolved,
+	} {
+		require.NotZero(t, incidentMessage(portal.IncidentView{Phase: phase}).GetPhase(), phase)
+	}
+}
+
 func TestWatchersReceiveOnlyChanges(t *testing.T) {
 	first := fleet()
 	first.Number = 1
 	all := changedSince(nil, &first, webUI{})
 	require.Len(t, all.GetComponents().GetComponents(), 3)
 	require.Len(t, all.GetMaintenances().GetMaintenances(), 3)
+	require.Len(t, all.GetIncidents().GetIncidents(), 2)
 	require.Len(t, all.GetUpgrades().GetUpgrades(), 2)
 	require.Len(t, all.GetNodes().GetNodes(), 1)
 
@@ -142,6 +166,7 @@ func TestWatchersReceiveOnlyChanges(t *testing.T) {
 	some := changedSince(&first, &next, webUI{})
 	require.NotNil(t, some.GetUpgrades())
 	require.Nil(t, some.GetComponents())
+	require.Nil(t, some.GetIncidents())
 	require.Nil(t, some.GetNodes())
 
 	stale := next

@@ -92,6 +92,16 @@ func TestObjectsShowTheirPhaseAndTheirComputedStatus(t *testing.T) {
 	require.Equal(t, []any{"True", "Reconciled", "phase: completed"}, []any{ready["status"], ready["reason"], ready["message"]})
 }
 
+func TestAMaintenanceThatWasOverWhenItWasAppliedIsWarnedAbout(t *testing.T) {
+	w := workflowtest.NewPortalWorld(t)
+	w.UpdateAfter(0, temporal.UpdateDeclare, maintenanceObject(1, workflowtest.Noon.Add(-3*time.Hour)))
+	w.RunsFor(time.Hour, portalworkflow.Input{})
+	require.Empty(t, w.Refusals)
+	require.Equal(t, []any{"completed"}, published(w, "switches", "phase"))
+	require.Len(t, w.Answers[0].Warnings, 1)
+	require.Contains(t, w.Answers[0].Warnings[0], "the maintenance was over when it was applied")
+}
+
 func TestANameBelongsToTheFirstThatDeclaresIt(t *testing.T) {
 	w := workflowtest.NewPortalWorld(t)
 	byPeople := componentObject(0, "degraded").Component

@@ -43,6 +43,12 @@ func largest(states ...ranv1.ClusterState) (*groupUpgrade, Input) {
 			StartedAt: &began, Since: &ended, CompletedAt: &ended, CurrentPolicy: &ranv1.PolicyStatus{Name: "kernel", Status: "NonCompliant"},
 			Nodes: ranv1.NodeCounts{Total: 12, Done: 5, Failed: 1, Evicted: int32(random.Intn(300))},
 		}
+		if i%(clusters/16) == 0 { // together they have the maximum
+			condition := metav1.Condition{Type: "Applied", Status: metav1.ConditionFalse, Reason: "Failed", Message: text(3800), LastTransitionTime: ended}
+			c.CurrentManifestWork = &ranv1.ManifestWorkStatus{Name: "os", Status: &ranv1.ManifestResourceStatus{
+				Manifests: []ranv1.ManifestCondition{{Conditions: []metav1.Condition{condition}}},
+			}}
+		}
 		if i%batchSize == 0 {
 			g.status.RemediationPlan = append(g.status.RemediationPlan, nil)
 		}

@@ -39,6 +39,12 @@ func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*P
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		var placed remediation.PlacementResult
+		placed.Left = map[string]*ranv1.ManifestResourceStatus{}
+		for _, unfinished := range in.Unfinished {
+			if w.LeftStatus != nil && slices.Contains(w.Enforced[unfinished.Item], unfinished.Cluster) {
+				placed.Left[unfinished.Cluster] = w.LeftStatus
+			}
+		}
 		refuse := func(cluster string, refusal remediation.RefusedPlacement) {
 			refusal.Clusters = []string{cluster}
 			placed.Refused = append(placed.Refused, refusal)

@@ -37,6 +37,8 @@ type PolicyWorld struct {
 	// Refusals are the reasons why clusters get no manifest work. Undeletable clusters keep theirs.
 	Refusals    map[string]remediation.RefusedPlacement
 	Undeletable []string
+	// LeftStatus is the status of every manifest work that a cluster loses before it has finished it.
+	LeftStatus *ranv1.ManifestResourceStatus
 	// CreateWork creates a manifest work on a cluster.
 	CreateWork func(cluster string, item int)
 }

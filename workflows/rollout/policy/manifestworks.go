@@ -58,8 +58,11 @@ func (w *workItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
 	return items, nil
 }
 
-func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (remediation.PlacementResult, error) {
-	in := manifestworks.PlaceWorksInput{Rollout: w.rollout(ctx), Desired: desired, Closes: closes}
+func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, unfinished Unfinished, closes *time.Time) (remediation.PlacementResult, error) {
+	in := manifestworks.PlaceWorksInput{Rollout: w.rollout(ctx), Desired: desired, Closes: closes, LeftLimit: unfinished.Limit}
+	for _, target := range unfinished.Targets {
+		in.Unfinished = append(in.Unfinished, manifestworks.UnfinishedWork{Cluster: target.Cluster, Item: target.Item})
+	}
 	var counts []string
 	for _, placement := range desired {
 		name := "none"

@@ -15,6 +15,7 @@ import (
 	"drydock.dev/drydock/activities/manifestworks"
 	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	internalworks "drydock.dev/drydock/internal/manifestworks"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/rollout"
@@ -46,6 +47,27 @@ func TestATimedOutWorkIsDeletedAndReported(t *testing.T) {
 	late := workflowtest.StatusOfCluster(status, "c1")
 	require.Equal(t, &ranv1.ManifestWorkStatus{Name: "os"}, late.CurrentManifestWork)
 	require.Less(t, slices.Index(*events, "-os c1"), slices.Index(*events, "+os c2"), "it is deleted before the next batch")
+}
+
+func TestATimedOutWorkKeepsTheStatusOfItsManifests(t *testing.T) {
+	w, _ := workflowtest.NewManifestWorkWorld(t, []string{"c1", "c3"}, []string{"c1", "c2"}, []string{"c3"})
+	w.LeftStatus = &ranv1.ManifestResourceStatus{Manifests: []ranv1.ManifestCondition{{Conditions: []metav1.Condition{}, ResourceMeta: ranv1.ManifestResourceMeta{Kind: "ConfigMap", Name: "os"}}}}
+	w.RunWorks()
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonTimedOut)
+	require.Equal(t, &ranv1.ManifestWorkStatus{Name: "os", Status: w.LeftStatus}, workflowtest.StatusOfCluster(status, "c1").CurrentManifestWork)
+	require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(status, "c2").State)
+
+	const all = 64 << 10
+	left := all
+	for _, in := range w.InputsOf("PlaceManifestWorks") {
+		in := in.(manifestworks.PlaceWorksInput)
+		for _, unfinished := range in.Unfinished {
+			require.Equal(t, 0, unfinished.Item)
+			require.Equal(t, left, in.LeftLimit, "the statuses of the rollout have a limit together")
+			left -= internalworks.StatusSize(w.LeftStatus)
+		}
+	}
+	require.Equal(t, all-2*internalworks.StatusSize(w.LeftStatus), left, "c1 and c3, but not c2, which has finished its works")
 }
 
 // The agent of an offline cluster keeps the finalizer of a work that an earlier run deleted.

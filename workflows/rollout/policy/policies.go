@@ -91,7 +91,7 @@ func (p *policyItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
 	return items, nil
 }
 
-func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (remediation.PlacementResult, error) {
+func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, _ Unfinished, closes *time.Time) (remediation.PlacementResult, error) {
 	in := policiesactivities.PlacePoliciesInput{Rollout: p.rollout(ctx), Closes: closes}
 	var enforced []string
 	for _, placement := range desired {

@@ -18,8 +18,8 @@ type items interface {
 	// Prepare creates the objects of the whole rollout. It places no item on a cluster.
 	Prepare(ctx workflow.Context) (*PreparedItems, error)
 	// Place gives clusters their desired items and no others, and returns the observed placement. closes is the time at which the first window of
-	// clusters that start an item closes.
-	Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, closes *time.Time) (remediation.PlacementResult, error)
+	// clusters that start an item closes. unfinished are the clusters that lose an item before they have finished it.
+	Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, unfinished Unfinished, closes *time.Time) (remediation.PlacementResult, error)
 	// ClustersPerPlacement is the maximum number of clusters in one call of Place. 0: each call names all clusters that have an item.
 	ClustersPerPlacement() int
 	// KeepsLastItem reports whether a complete cluster keeps its last item.
@@ -46,6 +46,13 @@ type items interface {
 	UnboundFailure(item int) (reason, message string)
 }
 
+// Unfinished are clusters that lose an item before they have finished it.
+type Unfinished struct {
+	Targets []policies.Target
+	// Limit is the maximum number of bytes of the statuses of these items that are kept.
+	Limit int
+}
+
 // sequence is the Remediator for policies and manifest works. It takes each cluster through the items in order; clusters do not wait for each other.
 // It has no child workflow for a cluster: activities watch many clusters each, and report changes in bulk.
 type sequence struct {
@@ -61,6 +68,8 @@ type sequence struct {
 	// members are the clusters that are running, or from which an item is still to be removed.
 	members map[string]*member
 	groups  []*watchGroup
+	// leftLimit is how many bytes of statuses of unfinished works may still be kept; nil: none were kept in this run.
+	leftLimit *int
 	placements
 }
 

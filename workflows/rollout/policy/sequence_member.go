@@ -23,6 +23,8 @@ type member struct {
 	refusal *remediation.RefusedPlacement
 	// replacing: the current item was deleted from the cluster, and is placed again.
 	replacing bool
+	// left is the status of the manifest work that the cluster lost when it was cancelled; nil: not known.
+	left *ranv1.ManifestResourceStatus
 }
 
 // memberState is the state of a cluster in a sequence.
@@ -118,6 +120,9 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 	case result.State == ranv1.ClusterComplete:
 	case m.progress.Begun:
 		s.items.Describe(&result, m.progress.Policy, m.compliance.Of(m.progress.Policy))
+		if result.CurrentManifestWork != nil {
+			result.CurrentManifestWork.Status = m.left
+		}
 	default: // a retry needs the planned item
 		result.CurrentPolicy = s.rollout.Cluster(m.Cluster).CurrentPolicy
 	}

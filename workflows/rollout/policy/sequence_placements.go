@@ -10,6 +10,7 @@ import (
 
 	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/manifestworks"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -168,6 +169,7 @@ func (s *sequence) placeAll(ctx workflow.Context) error {
 // place places some clusters, and records the observed placement.
 func (s *sequence) place(ctx workflow.Context, members []*member) error {
 	var targets []policies.Target
+	var unfinished Unfinished
 	var beginning []string
 	generations := make([]int64, len(members))
 	for i, m := range members {
@@ -175,6 +177,10 @@ func (s *sequence) place(ctx workflow.Context, members []*member) error {
 		targets, generations[i] = append(targets, target), m.desired
 		if m.state == memberActive && m.placed != m.desired && !target.Held {
 			beginning = append(beginning, m.Cluster)
+		}
+		if m.state == memberCancelling && m.placed != m.desired && m.progress.Begun {
+			unfinished.Targets = append(unfinished.Targets, policies.Target{Cluster: m.Cluster, Item: m.progress.Policy})
+			unfinished.Limit = s.leftCapacity()
 		}
 	}
 	retrier := s.rollout.Retrier()
@@ -184,12 +190,30 @@ func (s *sequence) place(ctx workflow.Context, members []*member) error {
 		}
 		return nil
 	}
-	placed, err := s.items.Place(ctx, retrier, policies.Desired(targets), s.rollout.FirstClose(beginning))
+	placed, err := s.items.Place(ctx, retrier, policies.Desired(targets), unfinished, s.rollout.FirstClose(beginning))
 	if err != nil {
 		return err
 	}
 	s.recordPlacements(ctx, members, generations, placed)
 	return nil
+}
+
+// leftLimit is the maximum number of bytes of the statuses of unfinished works of a rollout: the state of 10,000 clusters must fit into the input of the
+// next run.
+const leftLimit = 64 << 10
+
+// leftCapacity is how many bytes of statuses of unfinished works may still be kept.
+func (s *sequence) leftCapacity() int {
+	if s.leftLimit == nil {
+		left := leftLimit
+		for _, c := range s.rollout.Status().Clusters {
+			if c.CurrentManifestWork != nil {
+				left -= manifestworks.StatusSize(c.CurrentManifestWork.Status)
+			}
+		}
+		s.leftLimit = &left
+	}
+	return max(0, *s.leftLimit)
 }
 
 // recordPlacements records the placement of clusters at these generations. A cluster whose target changed since then is placed again.
@@ -207,6 +231,9 @@ func (s *sequence) recordPlacements(ctx workflow.Context, members []*member, gen
 	var progressed []ranv1.ClusterStatus
 	for i, m := range members {
 		refusal := refusals[m.Cluster]
+		if left := placed.Left[m.Cluster]; left != nil && m.state == memberCancelling {
+			m.left, *s.leftLimit = left, *s.leftLimit-manifestworks.StatusSize(left)
+		}
 		switch {
 		case m.desired != generations[i] || s.members[m.Cluster] != m:
 		case refusal != nil && refusal.Final && m.running():

@@ -11,6 +11,8 @@ import (
 // +kubebuilder:subresource:status
 // +kubebuilder:printcolumn:name="Public URL",type=string,JSONPath=`.spec.externalURL`
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.status`
+// +kubebuilder:printcolumn:name="Operator Version",type=string,JSONPath=`.status.operator.controllerVersion`,priority=30
+// +kubebuilder:printcolumn:name="Operator Git Commit",type=string,JSONPath=`.status.operator.controllerGitCommit`,priority=30
 type HarborCluster struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`

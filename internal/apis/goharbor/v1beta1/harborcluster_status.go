@@ -16,13 +16,14 @@ type HarborClusterStatus struct {
 	// Revision grows with every change of the status: nanoseconds since 1970.
 	// +optional
 	Revision int64 `json:"revision,omitempty"`
-	// Operator is what writes the status.
+	// Operator is what wrote the status last.
 	// +optional
 	Operator OperatorStatus `json:"operator,omitempty"`
 }
 
-// OperatorStatus names the program that manages a HarborCluster.
+// OperatorStatus names the program that wrote the status.
 type OperatorStatus struct {
+	// ControllerGitCommit is the commit of its source, if it was built from a repository.
 	// +optional
 	ControllerGitCommit string `json:"controllerGitCommit,omitempty"`
 	// +optional

@@ -342,9 +342,78 @@ type PolicyStatus struct {
 	Status string `json:"status,omitempty"`
 }
 
-// ManifestWorkStatus names a manifest work template.
+// ManifestWorkStatus is the manifest work of a cluster.
 type ManifestWorkStatus struct {
+	// Name of the template.
 	Name string `json:"name"`
+	// Status is what the cluster reported of the manifests when it timed out, in short; absent if the work did not exist, or if the statuses of other
+	// clusters of the rollout take the space.
+	// +optional
+	Status *ManifestResourceStatus `json:"status,omitempty"`
+}
+
+// ManifestResourceStatus is the status of the manifests of a work.
+type ManifestResourceStatus struct {
+	// +optional
+	Manifests []ManifestCondition `json:"manifests,omitempty"`
+}
+
+// ManifestCondition is the status of one manifest. One that is applied, available and has its feedback keeps only its first condition; any other one has
+// no feedback.
+type ManifestCondition struct {
+	ResourceMeta ManifestResourceMeta `json:"resourceMeta"`
+	// +optional
+	StatusFeedback StatusFeedbackResult `json:"statusFeedback,omitempty"`
+	// +listType=map
+	// +listMapKey=type
+	Conditions []metav1.Condition `json:"conditions"`
+}
+
+// ManifestResourceMeta is the resource of a manifest.
+type ManifestResourceMeta struct {
+	// Ordinal is the index of the manifest in the work.
+	Ordinal int32 `json:"ordinal"`
+	// +optional
+	Group string `json:"group,omitempty"`
+	// +optional
+	Version string `json:"version,omitempty"`
+	// +optional
+	Kind string `json:"kind,omitempty"`
+	// +optional
+	Resource string `json:"resource,omitempty"`
+	// +optional
+	Name string `json:"name,omitempty"`
+	// +optional
+	Namespace string `json:"namespace,omitempty"`
+}
+
+// StatusFeedbackResult has the values that a cluster reports of a resource.
+type StatusFeedbackResult struct {
+	// +listType=map
+	// +listMapKey=name
+	// +optional
+	Values []FeedbackValue `json:"values,omitempty"`
+}
+
+// FeedbackValue is a value that a cluster reports of a resource.
+type FeedbackValue struct {
+	Name       string     `json:"name"`
+	FieldValue FieldValue `json:"fieldValue"`
+}
+
+// FieldValue is the value of a field, in the field of its type.
+type FieldValue struct {
+	// +kubebuilder:validation:Enum=Integer;String;Boolean;JsonRaw
+	Type string `json:"type"`
+	// +optional
+	Integer *int64 `json:"integer,omitempty"`
+	// +optional
+	String *string `json:"string,omitempty"`
+	// +optional
+	Boolean *bool `json:"boolean,omitempty"`
+	// +kubebuilder:validation:MaxLength=1024
+	// +optional
+	JsonRaw *string `json:"jsonRaw,omitempty"`
 }
 
 // NodeCounts counts the nodes of a cluster in a rollout.

@@ -139,6 +139,115 @@ func (MaintenancePhase) EnumDescriptor() ([]byte, []int) {
 	return file_drydock_v1_status_proto_rawDescGZIP(), []int{1}
 }
 
+// IncidentSeverity is the severity of an incident.
+type IncidentSeverity int32
+
+const (
+	IncidentSeverity_INCIDENT_SEVERITY_UNSPECIFIED IncidentSeverity = 0
+	IncidentSeverity_INCIDENT_SEVERITY_MINOR       IncidentSeverity = 1
+	IncidentSeverity_INCIDENT_SEVERITY_MAJOR       IncidentSeverity = 2
+	IncidentSeverity_INCIDENT_SEVERITY_CRITICAL    IncidentSeverity = 3
+)
+
+// Enum value maps for IncidentSeverity.
+var (
+	IncidentSeverity_name = map[int32]string{
+		0: "INCIDENT_SEVERITY_UNSPECIFIED",
+		1: "INCIDENT_SEVERITY_MINOR",
+		2: "INCIDENT_SEVERITY_MAJOR",
+		3: "INCIDENT_SEVERITY_CRITICAL",
+	}
+	IncidentSeverity_value = map[string]int32{
+		"INCIDENT_SEVERITY_UNSPECIFIED": 0,
+		"INCIDENT_SEVERITY_MINOR":       1,
+		"INCIDENT_SEVERITY_MAJOR":       2,
+		"INCIDENT_SEVERITY_CRITICAL":    3,
+	}
+)
+
+func (x IncidentSeverity) Enum() *IncidentSeverity {
+	p := new(IncidentSeverity)
+	*p = x
+	return p
+}
+
+func (x IncidentSeverity) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IncidentSeverity) Descriptor() protoreflect.EnumDescriptor {
+	return file_drydock_v1_status_proto_enumTypes[2].Descriptor()
+}
+
+func (IncidentSeverity) Type() protoreflect.EnumType {
+	return &file_drydock_v1_status_proto_enumTypes[2]
+}
+
+func (x IncidentSeverity) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IncidentSeverity.Descriptor instead.
+func (IncidentSeverity) EnumDescriptor() ([]byte, []int) {
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{2}
+}
+
+// IncidentPhase is the phase of an incident.
+type IncidentPhase int32
+
+const (
+	IncidentPhase_INCIDENT_PHASE_UNSPECIFIED   IncidentPhase = 0
+	IncidentPhase_INCIDENT_PHASE_INVESTIGATING IncidentPhase = 1
+	IncidentPhase_INCIDENT_PHASE_IDENTIFIED    IncidentPhase = 2
+	IncidentPhase_INCIDENT_PHASE_MONITORING    IncidentPhase = 3
+	IncidentPhase_INCIDENT_PHASE_RESOLVED      IncidentPhase = 4
+)
+
+// Enum value maps for IncidentPhase.
+var (
+	IncidentPhase_name = map[int32]string{
+		0: "INCIDENT_PHASE_UNSPECIFIED",
+		1: "INCIDENT_PHASE_INVESTIGATING",
+		2: "INCIDENT_PHASE_IDENTIFIED",
+		3: "INCIDENT_PHASE_MONITORING",
+		4: "INCIDENT_PHASE_RESOLVED",
+	}
+	IncidentPhase_value = map[string]int32{
+		"INCIDENT_PHASE_UNSPECIFIED":   0,
+		"INCIDENT_PHASE_INVESTIGATING": 1,
+		"INCIDENT_PHASE_IDENTIFIED":    2,
+		"INCIDENT_PHASE_MONITORING":    3,
+		"INCIDENT_PHASE_RESOLVED":      4,
+	}
+)
+
+func (x IncidentPhase) Enum() *IncidentPhase {
+	p := new(IncidentPhase)
+	*p = x
+	return p
+}
+
+func (x IncidentPhase) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (IncidentPhase) Descriptor() protoreflect.EnumDescriptor {
+	return file_drydock_v1_status_proto_enumTypes[3].Descriptor()
+}
+
+func (IncidentPhase) Type() protoreflect.EnumType {
+	return &file_drydock_v1_status_proto_enumTypes[3]
+}
+
+func (x IncidentPhase) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use IncidentPhase.Descriptor instead.
+func (IncidentPhase) EnumDescriptor() ([]byte, []int) {
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{3}
+}
+
 // Freshness is the age of a response.
 type Freshness struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -276,15 +385,16 @@ type Component struct {
 	Group       string                 `protobuf:"bytes,4,opt,name=group,proto3" json:"group,omitempty"`
 	Link        string                 `protobuf:"bytes,5,opt,name=link,proto3" json:"link,omitempty"`
 	Status      ServiceStatus          `protobuf:"varint,6,opt,name=status,proto3,enum=drydock.v1.ServiceStatus" json:"status,omitempty"`
-	// declared is the declared status; a maintenance in progress replaces it.
+	// declared is the declared status; a maintenance in progress replaces it, and an incident that is not resolved makes it worse.
 	Declared ServiceStatus `protobuf:"varint,7,opt,name=declared,proto3,enum=drydock.v1.ServiceStatus" json:"declared,omitempty"`
 	// since is when the status last changed.
 	Since *timestamppb.Timestamp `protobuf:"bytes,8,opt,name=since,proto3" json:"since,omitempty"`
-	// because are the names of the maintenances in progress that replace the declared status. If there are very many, those with the worst status.
+	// because are the names of the maintenances in progress that replace the declared status, and "incident " with the names of the incidents that make it
+	// worse. If there are very many, those with the worst status.
 	Because []string `protobuf:"bytes,9,rep,name=because,proto3" json:"because,omitempty"`
 	// days are the last thirty days, the oldest first.
 	Days []*Day `protobuf:"bytes,10,rep,name=days,proto3" json:"days,omitempty"`
-	// because_more is how many more such maintenances there are.
+	// because_more is how many more of them there are.
 	BecauseMore   int32 `protobuf:"varint,11,opt,name=because_more,json=becauseMore,proto3" json:"because_more,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -516,6 +626,109 @@ func (x *Maintenance) GetCancelled() bool {
 	return false
 }
 
+// Incident is an unplanned disruption of components.
+type Incident struct {
+	state      protoimpl.MessageState `protogen:"open.v1"`
+	Name       string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	Title      string                 `protobuf:"bytes,2,opt,name=title,proto3" json:"title,omitempty"`
+	Severity   IncidentSeverity       `protobuf:"varint,3,opt,name=severity,proto3,enum=drydock.v1.IncidentSeverity" json:"severity,omitempty"`
+	Phase      IncidentPhase          `protobuf:"varint,4,opt,name=phase,proto3,enum=drydock.v1.IncidentPhase" json:"phase,omitempty"`
+	Components []string               `protobuf:"bytes,5,rep,name=components,proto3" json:"components,omitempty"`
+	StartedAt  *timestamppb.Timestamp `protobuf:"bytes,6,opt,name=started_at,json=startedAt,proto3" json:"started_at,omitempty"`
+	// resolved_at is absent until the incident is resolved.
+	ResolvedAt *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=resolved_at,json=resolvedAt,proto3" json:"resolved_at,omitempty"`
+	// message is that of the latest update.
+	Message       string `protobuf:"bytes,8,opt,name=message,proto3" json:"message,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Incident) Reset() {
+	*x = Incident{}
+	mi := &file_drydock_v1_status_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Incident) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Incident) ProtoMessage() {}
+
+func (x *Incident) ProtoReflect() protoreflect.Message {
+	mi := &file_drydock_v1_status_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Incident.ProtoReflect.Descriptor instead.
+func (*Incident) Descriptor() ([]byte, []int) {
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *Incident) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *Incident) GetTitle() string {
+	if x != nil {
+		return x.Title
+	}
+	return ""
+}
+
+func (x *Incident) GetSeverity() IncidentSeverity {
+	if x != nil {
+		return x.Severity
+	}
+	return IncidentSeverity_INCIDENT_SEVERITY_UNSPECIFIED
+}
+
+func (x *Incident) GetPhase() IncidentPhase {
+	if x != nil {
+		return x.Phase
+	}
+	return IncidentPhase_INCIDENT_PHASE_UNSPECIFIED
+}
+
+func (x *Incident) GetComponents() []string {
+	if x != nil {
+		return x.Components
+	}
+	return nil
+}
+
+func (x *Incident) GetStartedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.StartedAt
+	}
+	return nil
+}
+
+func (x *Incident) GetResolvedAt() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ResolvedAt
+	}
+	return nil
+}
+
+func (x *Incident) GetMessage() string {
+	if x != nil {
+		return x.Message
+	}
+	return ""
+}
+
 // Blocker is an object that blocks progress.
 type Blocker struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -530,7 +743,7 @@ type Blocker struct {
 
 func (x *Blocker) Reset() {
 	*x = Blocker{}
-	mi := &file_drydock_v1_status_proto_msgTypes[4]
+	mi := &file_drydock_v1_status_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -542,7 +755,7 @@ func (x *Blocker) String() string {
 func (*Blocker) ProtoMessage() {}
 
 func (x *Blocker) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[4]
+	mi := &file_drydock_v1_status_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -555,7 +768,7 @@ func (x *Blocker) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Blocker.ProtoReflect.Descriptor instead.
 func (*Blocker) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{4}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Blocker) GetKind() string {
@@ -609,7 +822,7 @@ type Wait struct {
 
 func (x *Wait) Reset() {
 	*x = Wait{}
-	mi := &file_drydock_v1_status_proto_msgTypes[5]
+	mi := &file_drydock_v1_status_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -621,7 +834,7 @@ func (x *Wait) String() string {
 func (*Wait) ProtoMessage() {}
 
 func (x *Wait) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[5]
+	mi := &file_drydock_v1_status_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -634,7 +847,7 @@ func (x *Wait) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Wait.ProtoReflect.Descriptor instead.
 func (*Wait) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{5}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Wait) GetReason() string {
@@ -689,7 +902,7 @@ type ClusterCounts struct {
 
 func (x *ClusterCounts) Reset() {
 	*x = ClusterCounts{}
-	mi := &file_drydock_v1_status_proto_msgTypes[6]
+	mi := &file_drydock_v1_status_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -701,7 +914,7 @@ func (x *ClusterCounts) String() string {
 func (*ClusterCounts) ProtoMessage() {}
 
 func (x *ClusterCounts) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[6]
+	mi := &file_drydock_v1_status_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -714,7 +927,7 @@ func (x *ClusterCounts) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ClusterCounts.ProtoReflect.Descriptor instead.
 func (*ClusterCounts) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{6}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ClusterCounts) GetTotal() int32 {
@@ -792,7 +1005,7 @@ type Cluster struct {
 
 func (x *Cluster) Reset() {
 	*x = Cluster{}
-	mi := &file_drydock_v1_status_proto_msgTypes[7]
+	mi := &file_drydock_v1_status_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -804,7 +1017,7 @@ func (x *Cluster) String() string {
 func (*Cluster) ProtoMessage() {}
 
 func (x *Cluster) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[7]
+	mi := &file_drydock_v1_status_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -817,7 +1030,7 @@ func (x *Cluster) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Cluster.ProtoReflect.Descriptor instead.
 func (*Cluster) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{7}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Cluster) GetName() string {
@@ -914,7 +1127,7 @@ type Upgrade struct {
 
 func (x *Upgrade) Reset() {
 	*x = Upgrade{}
-	mi := &file_drydock_v1_status_proto_msgTypes[8]
+	mi := &file_drydock_v1_status_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -926,7 +1139,7 @@ func (x *Upgrade) String() string {
 func (*Upgrade) ProtoMessage() {}
 
 func (x *Upgrade) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[8]
+	mi := &file_drydock_v1_status_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -939,7 +1152,7 @@ func (x *Upgrade) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Upgrade.ProtoReflect.Descriptor instead.
 func (*Upgrade) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{8}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Upgrade) GetNamespace() string {
@@ -1093,7 +1306,7 @@ type State struct {
 
 func (x *State) Reset() {
 	*x = State{}
-	mi := &file_drydock_v1_status_proto_msgTypes[9]
+	mi := &file_drydock_v1_status_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1105,7 +1318,7 @@ func (x *State) String() string {
 func (*State) ProtoMessage() {}
 
 func (x *State) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[9]
+	mi := &file_drydock_v1_status_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1118,7 +1331,7 @@ func (x *State) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use State.ProtoReflect.Descriptor instead.
 func (*State) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{9}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *State) GetState() string {
@@ -1168,7 +1381,7 @@ type Node struct {
 
 func (x *Node) Reset() {
 	*x = Node{}
-	mi := &file_drydock_v1_status_proto_msgTypes[10]
+	mi := &file_drydock_v1_status_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1180,7 +1393,7 @@ func (x *Node) String() string {
 func (*Node) ProtoMessage() {}
 
 func (x *Node) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[10]
+	mi := &file_drydock_v1_status_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1193,7 +1406,7 @@ func (x *Node) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Node.ProtoReflect.Descriptor instead.
 func (*Node) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{10}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *Node) GetCluster() string {
@@ -1332,7 +1545,7 @@ type ListComponentsRequest struct {
 
 func (x *ListComponentsRequest) Reset() {
 	*x = ListComponentsRequest{}
-	mi := &file_drydock_v1_status_proto_msgTypes[11]
+	mi := &file_drydock_v1_status_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1344,7 +1557,7 @@ func (x *ListComponentsRequest) String() string {
 func (*ListComponentsRequest) ProtoMessage() {}
 
 func (x *ListComponentsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[11]
+	mi := &file_drydock_v1_status_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1357,7 +1570,7 @@ func (x *ListComponentsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListComponentsRequest.ProtoReflect.Descriptor instead.
 func (*ListComponentsRequest) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{11}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ListComponentsRequest) GetGroup() string {
@@ -1379,7 +1592,7 @@ type ListComponentsResponse struct {
 
 func (x *ListComponentsResponse) Reset() {
 	*x = ListComponentsResponse{}
-	mi := &file_drydock_v1_status_proto_msgTypes[12]
+	mi := &file_drydock_v1_status_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1391,7 +1604,7 @@ func (x *ListComponentsResponse) String() string {
 func (*ListComponentsResponse) ProtoMessage() {}
 
 func (x *ListComponentsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[12]
+	mi := &file_drydock_v1_status_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1404,7 +1617,7 @@ func (x *ListComponentsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListComponentsResponse.ProtoReflect.Descriptor instead.
 func (*ListComponentsResponse) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{12}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *ListComponentsResponse) GetFreshness() *Freshness {
@@ -1438,7 +1651,7 @@ type ListMaintenancesRequest struct {
 
 func (x *ListMaintenancesRequest) Reset() {
 	*x = ListMaintenancesRequest{}
-	mi := &file_drydock_v1_status_proto_msgTypes[13]
+	mi := &file_drydock_v1_status_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1450,7 +1663,7 @@ func (x *ListMaintenancesRequest) String() string {
 func (*ListMaintenancesRequest) ProtoMessage() {}
 
 func (x *ListMaintenancesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[13]
+	mi := &file_drydock_v1_status_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1463,7 +1676,7 @@ func (x *ListMaintenancesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMaintenancesRequest.ProtoReflect.Descriptor instead.
 func (*ListMaintenancesRequest) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{13}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ListMaintenancesRequest) GetPhase() MaintenancePhase {
@@ -1485,7 +1698,7 @@ type ListMaintenancesResponse struct {
 
 func (x *ListMaintenancesResponse) Reset() {
 	*x = ListMaintenancesResponse{}
-	mi := &file_drydock_v1_status_proto_msgTypes[14]
+	mi := &file_drydock_v1_status_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1497,7 +1710,7 @@ func (x *ListMaintenancesResponse) String() string {
 func (*ListMaintenancesResponse) ProtoMessage() {}
 
 func (x *ListMaintenancesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[14]
+	mi := &file_drydock_v1_status_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1510,7 +1723,7 @@ func (x *ListMaintenancesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListMaintenancesResponse.ProtoReflect.Descriptor instead.
 func (*ListMaintenancesResponse) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{14}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ListMaintenancesResponse) GetFreshness() *Freshness {
@@ -1534,6 +1747,103 @@ func (x *ListMaintenancesResponse) GetProblems() []string {
 	return nil
 }
 
+type ListIncidentsRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// unresolved_only omits incidents that are resolved.
+	UnresolvedOnly bool `protobuf:"varint,1,opt,name=unresolved_only,json=unresolvedOnly,proto3" json:"unresolved_only,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
+}
+
+func (x *ListIncidentsRequest) Reset() {
+	*x = ListIncidentsRequest{}
+	mi := &file_drydock_v1_status_proto_msgTypes[16]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIncidentsRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIncidentsRequest) ProtoMessage() {}
+
+func (x *ListIncidentsRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_drydock_v1_status_proto_msgTypes[16]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIncidentsRequest.ProtoReflect.Descriptor instead.
+func (*ListIncidentsRequest) Descriptor() ([]byte, []int) {
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{16}
+}
+
+func (x *ListIncidentsRequest) GetUnresolvedOnly() bool {
+	if x != nil {
+		return x.UnresolvedOnly
+	}
+	return false
+}
+
+type ListIncidentsResponse struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Freshness     *Freshness             `protobuf:"bytes,1,opt,name=freshness,proto3" json:"freshness,omitempty"`
+	Incidents     []*Incident            `protobuf:"bytes,2,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *ListIncidentsResponse) Reset() {
+	*x = ListIncidentsResponse{}
+	mi := &file_drydock_v1_status_proto_msgTypes[17]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *ListIncidentsResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*ListIncidentsResponse) ProtoMessage() {}
+
+func (x *ListIncidentsResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_drydock_v1_status_proto_msgTypes[17]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use ListIncidentsResponse.ProtoReflect.Descriptor instead.
+func (*ListIncidentsResponse) Descriptor() ([]byte, []int) {
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{17}
+}
+
+func (x *ListIncidentsResponse) GetFreshness() *Freshness {
+	if x != nil {
+		return x.Freshness
+	}
+	return nil
+}
+
+func (x *ListIncidentsResponse) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
 type ListUpgradesRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// running_only omits rollouts that have ended.
@@ -1544,7 +1854,7 @@ type ListUpgradesRequest struct {
 
 func (x *ListUpgradesRequest) Reset() {
 	*x = ListUpgradesRequest{}
-	mi := &file_drydock_v1_status_proto_msgTypes[15]
+	mi := &file_drydock_v1_status_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1556,7 +1866,7 @@ func (x *ListUpgradesRequest) String() string {
 func (*ListUpgradesRequest) ProtoMessage() {}
 
 func (x *ListUpgradesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[15]
+	mi := &file_drydock_v1_status_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1569,7 +1879,7 @@ func (x *ListUpgradesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpgradesRequest.ProtoReflect.Descriptor instead.
 func (*ListUpgradesRequest) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{15}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *ListUpgradesRequest) GetRunningOnly() bool {
@@ -1591,7 +1901,7 @@ type ListUpgradesResponse struct {
 
 func (x *ListUpgradesResponse) Reset() {
 	*x = ListUpgradesResponse{}
-	mi := &file_drydock_v1_status_proto_msgTypes[16]
+	mi := &file_drydock_v1_status_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1603,7 +1913,7 @@ func (x *ListUpgradesResponse) String() string {
 func (*ListUpgradesResponse) ProtoMessage() {}
 
 func (x *ListUpgradesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[16]
+	mi := &file_drydock_v1_status_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1616,7 +1926,7 @@ func (x *ListUpgradesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListUpgradesResponse.ProtoReflect.Descriptor instead.
 func (*ListUpgradesResponse) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{16}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ListUpgradesResponse) GetFreshness() *Freshness {
@@ -1650,7 +1960,7 @@ type GetUpgradeRequest struct {
 
 func (x *GetUpgradeRequest) Reset() {
 	*x = GetUpgradeRequest{}
-	mi := &file_drydock_v1_status_proto_msgTypes[17]
+	mi := &file_drydock_v1_status_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1662,7 +1972,7 @@ func (x *GetUpgradeRequest) String() string {
 func (*GetUpgradeRequest) ProtoMessage() {}
 
 func (x *GetUpgradeRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[17]
+	mi := &file_drydock_v1_status_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1675,7 +1985,7 @@ func (x *GetUpgradeRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUpgradeRequest.ProtoReflect.Descriptor instead.
 func (*GetUpgradeRequest) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{17}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *GetUpgradeRequest) GetNamespace() string {
@@ -1704,7 +2014,7 @@ type GetUpgradeResponse struct {
 
 func (x *GetUpgradeResponse) Reset() {
 	*x = GetUpgradeResponse{}
-	mi := &file_drydock_v1_status_proto_msgTypes[18]
+	mi := &file_drydock_v1_status_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1716,7 +2026,7 @@ func (x *GetUpgradeResponse) String() string {
 func (*GetUpgradeResponse) ProtoMessage() {}
 
 func (x *GetUpgradeResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[18]
+	mi := &file_drydock_v1_status_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1729,7 +2039,7 @@ func (x *GetUpgradeResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetUpgradeResponse.ProtoReflect.Descriptor instead.
 func (*GetUpgradeResponse) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{18}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *GetUpgradeResponse) GetFreshness() *Freshness {
@@ -1764,7 +2074,7 @@ type ListNodesRequest struct {
 
 func (x *ListNodesRequest) Reset() {
 	*x = ListNodesRequest{}
-	mi := &file_drydock_v1_status_proto_msgTypes[19]
+	mi := &file_drydock_v1_status_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1776,7 +2086,7 @@ func (x *ListNodesRequest) String() string {
 func (*ListNodesRequest) ProtoMessage() {}
 
 func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[19]
+	mi := &file_drydock_v1_status_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1789,7 +2099,7 @@ func (x *ListNodesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesRequest.ProtoReflect.Descriptor instead.
 func (*ListNodesRequest) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{19}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *ListNodesRequest) GetCluster() string {
@@ -1818,7 +2128,7 @@ type ListNodesResponse struct {
 
 func (x *ListNodesResponse) Reset() {
 	*x = ListNodesResponse{}
-	mi := &file_drydock_v1_status_proto_msgTypes[20]
+	mi := &file_drydock_v1_status_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1830,7 +2140,7 @@ func (x *ListNodesResponse) String() string {
 func (*ListNodesResponse) ProtoMessage() {}
 
 func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[20]
+	mi := &file_drydock_v1_status_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1843,7 +2153,7 @@ func (x *ListNodesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListNodesResponse.ProtoReflect.Descriptor instead.
 func (*ListNodesResponse) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{20}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *ListNodesResponse) GetFreshness() *Freshness {
@@ -1875,7 +2185,7 @@ type WatchRequest struct {
 
 func (x *WatchRequest) Reset() {
 	*x = WatchRequest{}
-	mi := &file_drydock_v1_status_proto_msgTypes[21]
+	mi := &file_drydock_v1_status_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1887,7 +2197,7 @@ func (x *WatchRequest) String() string {
 func (*WatchRequest) ProtoMessage() {}
 
 func (x *WatchRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[21]
+	mi := &file_drydock_v1_status_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1900,7 +2210,7 @@ func (x *WatchRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchRequest.ProtoReflect.Descriptor instead.
 func (*WatchRequest) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{21}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{24}
 }
 
 type ComponentList struct {
@@ -1913,7 +2223,7 @@ type ComponentList struct {
 
 func (x *ComponentList) Reset() {
 	*x = ComponentList{}
-	mi := &file_drydock_v1_status_proto_msgTypes[22]
+	mi := &file_drydock_v1_status_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1925,7 +2235,7 @@ func (x *ComponentList) String() string {
 func (*ComponentList) ProtoMessage() {}
 
 func (x *ComponentList) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[22]
+	mi := &file_drydock_v1_status_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1938,7 +2248,7 @@ func (x *ComponentList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ComponentList.ProtoReflect.Descriptor instead.
 func (*ComponentList) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{22}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *ComponentList) GetStatus() ServiceStatus {
@@ -1965,7 +2275,7 @@ type MaintenanceList struct {
 
 func (x *MaintenanceList) Reset() {
 	*x = MaintenanceList{}
-	mi := &file_drydock_v1_status_proto_msgTypes[23]
+	mi := &file_drydock_v1_status_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1977,7 +2287,7 @@ func (x *MaintenanceList) String() string {
 func (*MaintenanceList) ProtoMessage() {}
 
 func (x *MaintenanceList) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[23]
+	mi := &file_drydock_v1_status_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1990,7 +2300,7 @@ func (x *MaintenanceList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use MaintenanceList.ProtoReflect.Descriptor instead.
 func (*MaintenanceList) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{23}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *MaintenanceList) GetMaintenances() []*Maintenance {
@@ -2007,6 +2317,50 @@ func (x *MaintenanceList) GetProblems() []string {
 	return nil
 }
 
+type IncidentList struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Incidents     []*Incident            `protobuf:"bytes,1,rep,name=incidents,proto3" json:"incidents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *IncidentList) Reset() {
+	*x = IncidentList{}
+	mi := &file_drydock_v1_status_proto_msgTypes[27]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *IncidentList) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*IncidentList) ProtoMessage() {}
+
+func (x *IncidentList) ProtoReflect() protoreflect.Message {
+	mi := &file_drydock_v1_status_proto_msgTypes[27]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use IncidentList.ProtoReflect.Descriptor instead.
+func (*IncidentList) Descriptor() ([]byte, []int) {
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{27}
+}
+
+func (x *IncidentList) GetIncidents() []*Incident {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
 type UpgradeList struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Upgrades      []*Upgrade             `protobuf:"bytes,1,rep,name=upgrades,proto3" json:"upgrades,omitempty"`
@@ -2017,7 +2371,7 @@ type UpgradeList struct {
 
 func (x *UpgradeList) Reset() {
 	*x = UpgradeList{}
-	mi := &file_drydock_v1_status_proto_msgTypes[24]
+	mi := &file_drydock_v1_status_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2029,7 +2383,7 @@ func (x *UpgradeList) String() string {
 func (*UpgradeList) ProtoMessage() {}
 
 func (x *UpgradeList) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[24]
+	mi := &file_drydock_v1_status_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2042,7 +2396,7 @@ func (x *UpgradeList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UpgradeList.ProtoReflect.Descriptor instead.
 func (*UpgradeList) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{24}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *UpgradeList) GetUpgrades() []*Upgrade {
@@ -2069,7 +2423,7 @@ type NodeList struct {
 
 func (x *NodeList) Reset() {
 	*x = NodeList{}
-	mi := &file_drydock_v1_status_proto_msgTypes[25]
+	mi := &file_drydock_v1_status_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2081,7 +2435,7 @@ func (x *NodeList) String() string {
 func (*NodeList) ProtoMessage() {}
 
 func (x *NodeList) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[25]
+	mi := &file_drydock_v1_status_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2094,7 +2448,7 @@ func (x *NodeList) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use NodeList.ProtoReflect.Descriptor instead.
 func (*NodeList) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{25}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *NodeList) GetNodes() []*Node {
@@ -2119,13 +2473,14 @@ type WatchResponse struct {
 	Maintenances  *MaintenanceList       `protobuf:"bytes,3,opt,name=maintenances,proto3" json:"maintenances,omitempty"`
 	Upgrades      *UpgradeList           `protobuf:"bytes,4,opt,name=upgrades,proto3" json:"upgrades,omitempty"`
 	Nodes         *NodeList              `protobuf:"bytes,5,opt,name=nodes,proto3" json:"nodes,omitempty"`
+	Incidents     *IncidentList          `protobuf:"bytes,6,opt,name=incidents,proto3" json:"incidents,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *WatchResponse) Reset() {
 	*x = WatchResponse{}
-	mi := &file_drydock_v1_status_proto_msgTypes[26]
+	mi := &file_drydock_v1_status_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2137,7 +2492,7 @@ func (x *WatchResponse) String() string {
 func (*WatchResponse) ProtoMessage() {}
 
 func (x *WatchResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[26]
+	mi := &file_drydock_v1_status_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2150,7 +2505,7 @@ func (x *WatchResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchResponse.ProtoReflect.Descriptor instead.
 func (*WatchResponse) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{26}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *WatchResponse) GetFreshness() *Freshness {
@@ -2188,6 +2543,13 @@ func (x *WatchResponse) GetNodes() *NodeList {
 	return nil
 }
 
+func (x *WatchResponse) GetIncidents() *IncidentList {
+	if x != nil {
+		return x.Incidents
+	}
+	return nil
+}
+
 type CreateMaintenanceRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// name is unique in the portal: a DNS label.
@@ -2209,7 +2571,7 @@ type CreateMaintenanceRequest struct {
 
 func (x *CreateMaintenanceRequest) Reset() {
 	*x = CreateMaintenanceRequest{}
-	mi := &file_drydock_v1_status_proto_msgTypes[27]
+	mi := &file_drydock_v1_status_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2221,7 +2583,7 @@ func (x *CreateMaintenanceRequest) String() string {
 func (*CreateMaintenanceRequest) ProtoMessage() {}
 
 func (x *CreateMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[27]
+	mi := &file_drydock_v1_status_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2234,7 +2596,7 @@ func (x *CreateMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*CreateMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{27}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *CreateMaintenanceRequest) GetName() string {
@@ -2308,7 +2670,7 @@ type CreateMaintenanceResponse struct {
 
 func (x *CreateMaintenanceResponse) Reset() {
 	*x = CreateMaintenanceResponse{}
-	mi := &file_drydock_v1_status_proto_msgTypes[28]
+	mi := &file_drydock_v1_status_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2320,7 +2682,7 @@ func (x *CreateMaintenanceResponse) String() string {
 func (*CreateMaintenanceResponse) ProtoMessage() {}
 
 func (x *CreateMaintenanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[28]
+	mi := &file_drydock_v1_status_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2333,7 +2695,7 @@ func (x *CreateMaintenanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateMaintenanceResponse.ProtoReflect.Descriptor instead.
 func (*CreateMaintenanceResponse) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{28}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{32}
 }
 
 type CancelMaintenanceRequest struct {
@@ -2347,7 +2709,7 @@ type CancelMaintenanceRequest struct {
 
 func (x *CancelMaintenanceRequest) Reset() {
 	*x = CancelMaintenanceRequest{}
-	mi := &file_drydock_v1_status_proto_msgTypes[29]
+	mi := &file_drydock_v1_status_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2359,7 +2721,7 @@ func (x *CancelMaintenanceRequest) String() string {
 func (*CancelMaintenanceRequest) ProtoMessage() {}
 
 func (x *CancelMaintenanceRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[29]
+	mi := &file_drydock_v1_status_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2372,7 +2734,7 @@ func (x *CancelMaintenanceRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMaintenanceRequest.ProtoReflect.Descriptor instead.
 func (*CancelMaintenanceRequest) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{29}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *CancelMaintenanceRequest) GetName() string {
@@ -2404,7 +2766,7 @@ type CancelMaintenanceResponse struct {
 
 func (x *CancelMaintenanceResponse) Reset() {
 	*x = CancelMaintenanceResponse{}
-	mi := &file_drydock_v1_status_proto_msgTypes[30]
+	mi := &file_drydock_v1_status_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2416,7 +2778,7 @@ func (x *CancelMaintenanceResponse) String() string {
 func (*CancelMaintenanceResponse) ProtoMessage() {}
 
 func (x *CancelMaintenanceResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_drydock_v1_status_proto_msgTypes[30]
+	mi := &file_drydock_v1_status_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2429,7 +2791,7 @@ func (x *CancelMaintenanceResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelMaintenanceResponse.ProtoReflect.Descriptor instead.
 func (*CancelMaintenanceResponse) Descriptor() ([]byte, []int) {
-	return file_drydock_v1_status_proto_rawDescGZIP(), []int{30}
+	return file_drydock_v1_status_proto_rawDescGZIP(), []int{34}
 }
 
 var File_drydock_v1_status_proto protoreflect.FileDescriptor
@@ -2473,7 +2835,20 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\x0faffected_status\x18\b \x01(\x0e2\x19.drydock.v1.ServiceStatusR\x0eaffectedStatus\x12\x16\n" +
 	"\x06window\x18\t \x01(\tR\x06window\x12\x1c\n" +
 	"\tcancelled\x18\n" +
-	" \x01(\bR\tcancelled\"\x81\x01\n" +
+	" \x01(\bR\tcancelled\"\xd1\x02\n" +
+	"\bIncident\x12\x12\n" +
+	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
+	"\x05title\x18\x02 \x01(\tR\x05title\x128\n" +
+	"\bseverity\x18\x03 \x01(\x0e2\x1c.drydock.v1.IncidentSeverityR\bseverity\x12/\n" +
+	"\x05phase\x18\x04 \x01(\x0e2\x19.drydock.v1.IncidentPhaseR\x05phase\x12\x1e\n" +
+	"\n" +
+	"components\x18\x05 \x03(\tR\n" +
+	"components\x129\n" +
+	"\n" +
+	"started_at\x18\x06 \x01(\v2\x1a.google.protobuf.TimestampR\tstartedAt\x12;\n" +
+	"\vresolved_at\x18\a \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"resolvedAt\x12\x18\n" +
+	"\amessage\x18\b \x01(\tR\amessage\"\x81\x01\n" +
 	"\aBlocker\x12\x12\n" +
 	"\x04kind\x18\x01 \x01(\tR\x04kind\x12\x1c\n" +
 	"\tnamespace\x18\x02 \x01(\tR\tnamespace\x12\x12\n" +
@@ -2569,7 +2944,12 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\x18ListMaintenancesResponse\x123\n" +
 	"\tfreshness\x18\x01 \x01(\v2\x15.drydock.v1.FreshnessR\tfreshness\x12;\n" +
 	"\fmaintenances\x18\x02 \x03(\v2\x17.drydock.v1.MaintenanceR\fmaintenances\x12\x1a\n" +
-	"\bproblems\x18\x03 \x03(\tR\bproblems\"8\n" +
+	"\bproblems\x18\x03 \x03(\tR\bproblems\"?\n" +
+	"\x14ListIncidentsRequest\x12'\n" +
+	"\x0funresolved_only\x18\x01 \x01(\bR\x0eunresolvedOnly\"\x80\x01\n" +
+	"\x15ListIncidentsResponse\x123\n" +
+	"\tfreshness\x18\x01 \x01(\v2\x15.drydock.v1.FreshnessR\tfreshness\x122\n" +
+	"\tincidents\x18\x02 \x03(\v2\x14.drydock.v1.IncidentR\tincidents\"8\n" +
 	"\x13ListUpgradesRequest\x12!\n" +
 	"\frunning_only\x18\x01 \x01(\bR\vrunningOnly\"\x90\x01\n" +
 	"\x14ListUpgradesResponse\x123\n" +
@@ -2598,13 +2978,15 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"components\"j\n" +
 	"\x0fMaintenanceList\x12;\n" +
 	"\fmaintenances\x18\x01 \x03(\v2\x17.drydock.v1.MaintenanceR\fmaintenances\x12\x1a\n" +
-	"\bproblems\x18\x02 \x03(\tR\bproblems\"R\n" +
+	"\bproblems\x18\x02 \x03(\tR\bproblems\"B\n" +
+	"\fIncidentList\x122\n" +
+	"\tincidents\x18\x01 \x03(\v2\x14.drydock.v1.IncidentR\tincidents\"R\n" +
 	"\vUpgradeList\x12/\n" +
 	"\bupgrades\x18\x01 \x03(\v2\x13.drydock.v1.UpgradeR\bupgrades\x12\x12\n" +
 	"\x04more\x18\x02 \x01(\x05R\x04more\"F\n" +
 	"\bNodeList\x12&\n" +
 	"\x05nodes\x18\x01 \x03(\v2\x10.drydock.v1.NodeR\x05nodes\x12\x12\n" +
-	"\x04more\x18\x02 \x01(\x05R\x04more\"\xa1\x02\n" +
+	"\x04more\x18\x02 \x01(\x05R\x04more\"\xd9\x02\n" +
 	"\rWatchResponse\x123\n" +
 	"\tfreshness\x18\x01 \x01(\v2\x15.drydock.v1.FreshnessR\tfreshness\x129\n" +
 	"\n" +
@@ -2612,7 +2994,8 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"components\x12?\n" +
 	"\fmaintenances\x18\x03 \x01(\v2\x1b.drydock.v1.MaintenanceListR\fmaintenances\x123\n" +
 	"\bupgrades\x18\x04 \x01(\v2\x17.drydock.v1.UpgradeListR\bupgrades\x12*\n" +
-	"\x05nodes\x18\x05 \x01(\v2\x14.drydock.v1.NodeListR\x05nodes\"\xde\x02\n" +
+	"\x05nodes\x18\x05 \x01(\v2\x14.drydock.v1.NodeListR\x05nodes\x126\n" +
+	"\tincidents\x18\x06 \x01(\v2\x18.drydock.v1.IncidentListR\tincidents\"\xde\x02\n" +
 	"\x18CreateMaintenanceRequest\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05title\x18\x02 \x01(\tR\x05title\x12 \n" +
@@ -2643,10 +3026,22 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\x1dMAINTENANCE_PHASE_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aMAINTENANCE_PHASE_UPCOMING\x10\x01\x12!\n" +
 	"\x1dMAINTENANCE_PHASE_IN_PROGRESS\x10\x02\x12\x1f\n" +
-	"\x1bMAINTENANCE_PHASE_COMPLETED\x10\x032\xce\x05\n" +
+	"\x1bMAINTENANCE_PHASE_COMPLETED\x10\x03*\x8f\x01\n" +
+	"\x10IncidentSeverity\x12!\n" +
+	"\x1dINCIDENT_SEVERITY_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17INCIDENT_SEVERITY_MINOR\x10\x01\x12\x1b\n" +
+	"\x17INCIDENT_SEVERITY_MAJOR\x10\x02\x12\x1e\n" +
+	"\x1aINCIDENT_SEVERITY_CRITICAL\x10\x03*\xac\x01\n" +
+	"\rIncidentPhase\x12\x1e\n" +
+	"\x1aINCIDENT_PHASE_UNSPECIFIED\x10\x00\x12 \n" +
+	"\x1cINCIDENT_PHASE_INVESTIGATING\x10\x01\x12\x1d\n" +
+	"\x19INCIDENT_PHASE_IDENTIFIED\x10\x02\x12\x1d\n" +
+	"\x19INCIDENT_PHASE_MONITORING\x10\x03\x12\x1b\n" +
+	"\x17INCIDENT_PHASE_RESOLVED\x10\x042\xa9\x06\n" +
 	"\rStatusService\x12\\\n" +
 	"\x0eListComponents\x12!.drydock.v1.ListComponentsRequest\x1a\".drydock.v1.ListComponentsResponse\"\x03\x90\x02\x01\x12b\n" +
-	"\x10ListMaintenances\x12#.drydock.v1.ListMaintenancesRequest\x1a$.drydock.v1.ListMaintenancesResponse\"\x03\x90\x02\x01\x12V\n" +
+	"\x10ListMaintenances\x12#.drydock.v1.ListMaintenancesRequest\x1a$.drydock.v1.ListMaintenancesResponse\"\x03\x90\x02\x01\x12Y\n" +
+	"\rListIncidents\x12 .drydock.v1.ListIncidentsRequest\x1a!.drydock.v1.ListIncidentsResponse\"\x03\x90\x02\x01\x12V\n" +
 	"\fListUpgrades\x12\x1f.drydock.v1.ListUpgradesRequest\x1a .drydock.v1.ListUpgradesResponse\"\x03\x90\x02\x01\x12P\n" +
 	"\n" +
 	"GetUpgrade\x12\x1d.drydock.v1.GetUpgradeRequest\x1a\x1e.drydock.v1.GetUpgradeResponse\"\x03\x90\x02\x01\x12M\n" +
@@ -2667,116 +3062,132 @@ func file_drydock_v1_status_proto_rawDescGZIP() []byte {
 	return file_drydock_v1_status_proto_rawDescData
 }
 
-var file_drydock_v1_status_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_drydock_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 31)
+var file_drydock_v1_status_proto_enumTypes = make([]protoimpl.EnumInfo, 4)
+var file_drydock_v1_status_proto_msgTypes = make([]protoimpl.MessageInfo, 35)
 var file_drydock_v1_status_proto_goTypes = []any{
 	(ServiceStatus)(0),                // 0: drydock.v1.ServiceStatus
 	(MaintenancePhase)(0),             // 1: drydock.v1.MaintenancePhase
-	(*Freshness)(nil),                 // 2: drydock.v1.Freshness
-	(*Day)(nil),                       // 3: drydock.v1.Day
-	(*Component)(nil),                 // 4: drydock.v1.Component
-	(*Maintenance)(nil),               // 5: drydock.v1.Maintenance
-	(*Blocker)(nil),                   // 6: drydock.v1.Blocker
-	(*Wait)(nil),                      // 7: drydock.v1.Wait
-	(*ClusterCounts)(nil),             // 8: drydock.v1.ClusterCounts
-	(*Cluster)(nil),                   // 9: drydock.v1.Cluster
-	(*Upgrade)(nil),                   // 10: drydock.v1.Upgrade
-	(*State)(nil),                     // 11: drydock.v1.State
-	(*Node)(nil),                      // 12: drydock.v1.Node
-	(*ListComponentsRequest)(nil),     // 13: drydock.v1.ListComponentsRequest
-	(*ListComponentsResponse)(nil),    // 14: drydock.v1.ListComponentsResponse
-	(*ListMaintenancesRequest)(nil),   // 15: drydock.v1.ListMaintenancesRequest
-	(*ListMaintenancesResponse)(nil),  // 16: drydock.v1.ListMaintenancesResponse
-	(*ListUpgradesRequest)(nil),       // 17: drydock.v1.ListUpgradesRequest
-	(*ListUpgradesResponse)(nil),      // 18: drydock.v1.ListUpgradesResponse
-	(*GetUpgradeRequest)(nil),         // 19: drydock.v1.GetUpgradeRequest
-	(*GetUpgradeResponse)(nil),        // 20: drydock.v1.GetUpgradeResponse
-	(*ListNodesRequest)(nil),          // 21: drydock.v1.ListNodesRequest
-	(*ListNodesResponse)(nil),         // 22: drydock.v1.ListNodesResponse
-	(*WatchRequest)(nil),              // 23: drydock.v1.WatchRequest
-	(*ComponentList)(nil),             // 24: drydock.v1.ComponentList
-	(*MaintenanceList)(nil),           // 25: drydock.v1.MaintenanceList
-	(*UpgradeList)(nil),               // 26: drydock.v1.UpgradeList
-	(*NodeList)(nil),                  // 27: drydock.v1.NodeList
-	(*WatchResponse)(nil),             // 28: drydock.v1.WatchResponse
-	(*CreateMaintenanceRequest)(nil),  // 29: drydock.v1.CreateMaintenanceRequest
-	(*CreateMaintenanceResponse)(nil), // 30: drydock.v1.CreateMaintenanceResponse
-	(*CancelMaintenanceRequest)(nil),  // 31: drydock.v1.CancelMaintenanceRequest
-	(*CancelMaintenanceResponse)(nil), // 32: drydock.v1.CancelMaintenanceResponse
-	(*timestamppb.Timestamp)(nil),     // 33: google.protobuf.Timestamp
+	(IncidentSeverity)(0),             // 2: drydock.v1.IncidentSeverity
+	(IncidentPhase)(0),                // 3: drydock.v1.IncidentPhase
+	(*Freshness)(nil),                 // 4: drydock.v1.Freshness
+	(*Day)(nil),                       // 5: drydock.v1.Day
+	(*Component)(nil),                 // 6: drydock.v1.Component
+	(*Maintenance)(nil),               // 7: drydock.v1.Maintenance
+	(*Incident)(nil),                  // 8: drydock.v1.Incident
+	(*Blocker)(nil),                   // 9: drydock.v1.Blocker
+	(*Wait)(nil),                      // 10: drydock.v1.Wait
+	(*ClusterCounts)(nil),             // 11: drydock.v1.ClusterCounts
+	(*Cluster)(nil),                   // 12: drydock.v1.Cluster
+	(*Upgrade)(nil),                   // 13: drydock.v1.Upgrade
+	(*State)(nil),                     // 14: drydock.v1.State
+	(*Node)(nil),                      // 15: drydock.v1.Node
+	(*ListComponentsRequest)(nil),     // 16: drydock.v1.ListComponentsRequest
+	(*ListComponentsResponse)(nil),    // 17: drydock.v1.ListComponentsResponse
+	(*ListMaintenancesRequest)(nil),   // 18: drydock.v1.ListMaintenancesRequest
+	(*ListMaintenancesResponse)(nil),  // 19: drydock.v1.ListMaintenancesResponse
+	(*ListIncidentsRequest)(nil),      // 20: drydock.v1.ListIncidentsRequest
+	(*ListIncidentsResponse)(nil),     // 21: drydock.v1.ListIncidentsResponse
+	(*ListUpgradesRequest)(nil),       // 22: drydock.v1.ListUpgradesRequest
+	(*ListUpgradesResponse)(nil),      // 23: drydock.v1.ListUpgradesResponse
+	(*GetUpgradeRequest)(nil),         // 24: drydock.v1.GetUpgradeRequest
+	(*GetUpgradeResponse)(nil),        // 25: drydock.v1.GetUpgradeResponse
+	(*ListNodesRequest)(nil),          // 26: drydock.v1.ListNodesRequest
+	(*ListNodesResponse)(nil),         // 27: drydock.v1.ListNodesResponse
+	(*WatchRequest)(nil),              // 28: drydock.v1.WatchRequest
+	(*ComponentList)(nil),             // 29: drydock.v1.ComponentList
+	(*MaintenanceList)(nil),           // 30: drydock.v1.MaintenanceList
+	(*IncidentList)(nil),              // 31: drydock.v1.IncidentList
+	(*UpgradeList)(nil),               // 32: drydock.v1.UpgradeList
+	(*NodeList)(nil),                  // 33: drydock.v1.NodeList
+	(*WatchResponse)(nil),             // 34: drydock.v1.WatchResponse
+	(*CreateMaintenanceRequest)(nil),  // 35: drydock.v1.CreateMaintenanceRequest
+	(*CreateMaintenanceResponse)(nil), // 36: drydock.v1.CreateMaintenanceResponse
+	(*CancelMaintenanceRequest)(nil),  // 37: drydock.v1.CancelMaintenanceRequest
+	(*CancelMaintenanceResponse)(nil), // 38: drydock.v1.CancelMaintenanceResponse
+	(*timestamppb.Timestamp)(nil),     // 39: google.protobuf.Timestamp
 }
 var file_drydock_v1_status_proto_depIdxs = []int32{
-	33, // 0: drydock.v1.Freshness.as_of:type_name -> google.protobuf.Timestamp
-	33, // 1: drydock.v1.Freshness.stale_since:type_name -> google.protobuf.Timestamp
+	39, // 0: drydock.v1.Freshness.as_of:type_name -> google.protobuf.Timestamp
+	39, // 1: drydock.v1.Freshness.stale_since:type_name -> google.protobuf.Timestamp
 	0,  // 2: drydock.v1.Day.worst:type_name -> drydock.v1.ServiceStatus
 	0,  // 3: drydock.v1.Component.status:type_name -> drydock.v1.ServiceStatus
 	0,  // 4: drydock.v1.Component.declared:type_name -> drydock.v1.ServiceStatus
-	33, // 5: drydock.v1.Component.since:type_name -> google.protobuf.Timestamp
-	3,  // 6: drydock.v1.Component.days:type_name -> drydock.v1.Day
-	33, // 7: drydock.v1.Maintenance.start:type_name -> google.protobuf.Timestamp
-	33, // 8: drydock.v1.Maintenance.end:type_name -> google.protobuf.Timestamp
+	39, // 5: drydock.v1.Component.since:type_name -> google.protobuf.Timestamp
+	5,  // 6: drydock.v1.Component.days:type_name -> drydock.v1.Day
+	39, // 7: drydock.v1.Maintenance.start:type_name -> google.protobuf.Timestamp
+	39, // 8: drydock.v1.Maintenance.end:type_name -> google.protobuf.Timestamp
 	1,  // 9: drydock.v1.Maintenance.phase:type_name -> drydock.v1.MaintenancePhase
 	0,  // 10: drydock.v1.Maintenance.affected_status:type_name -> drydock.v1.ServiceStatus
-	33, // 11: drydock.v1.Wait.since:type_name -> google.protobuf.Timestamp
-	33, // 12: drydock.v1.Wait.until:type_name -> google.protobuf.Timestamp
-	6,  // 13: drydock.v1.Wait.blockers:type_name -> drydock.v1.Blocker
-	8,  // 14: drydock.v1.Upgrade.counts:type_name -> drydock.v1.ClusterCounts
-	7,  // 15: drydock.v1.Upgrade.wait:type_name -> drydock.v1.Wait
-	33, // 16: drydock.v1.Upgrade.started_at:type_name -> google.protobuf.Timestamp
-	33, // 17: drydock.v1.Upgrade.ended_at:type_name -> google.protobuf.Timestamp
-	33, // 18: drydock.v1.Upgrade.estimated_end:type_name -> google.protobuf.Timestamp
-	33, // 19: drydock.v1.State.at:type_name -> google.protobuf.Timestamp
-	7,  // 20: drydock.v1.Node.wait:type_name -> drydock.v1.Wait
-	11, // 21: drydock.v1.Node.states:type_name -> drydock.v1.State
-	33, // 22: drydock.v1.Node.started_at:type_name -> google.protobuf.Timestamp
-	33, // 23: drydock.v1.Node.ended_at:type_name -> google.protobuf.Timestamp
-	2,  // 24: drydock.v1.ListComponentsResponse.freshness:type_name -> drydock.v1.Freshness
-	0,  // 25: drydock.v1.ListComponentsResponse.status:type_name -> drydock.v1.ServiceStatus
-	4,  // 26: drydock.v1.ListComponentsResponse.components:type_name -> drydock.v1.Component
-	1,  // 27: drydock.v1.ListMaintenancesRequest.phase:type_name -> drydock.v1.MaintenancePhase
-	2,  // 28: drydock.v1.ListMaintenancesResponse.freshness:type_name -> drydock.v1.Freshness
-	5,  // 29: drydock.v1.ListMaintenancesResponse.maintenances:type_name -> drydock.v1.Maintenance
-	2,  // 30: drydock.v1.ListUpgradesResponse.freshness:type_name -> drydock.v1.Freshness
-	10, // 31: drydock.v1.ListUpgradesResponse.upgrades:type_name -> drydock.v1.Upgrade
-	2,  // 32: drydock.v1.GetUpgradeResponse.freshness:type_name -> drydock.v1.Freshness
-	10, // 33: drydock.v1.GetUpgradeResponse.upgrade:type_name -> drydock.v1.Upgrade
-	9,  // 34: drydock.v1.GetUpgradeResponse.clusters:type_name -> drydock.v1.Cluster
-	2,  // 35: drydock.v1.ListNodesResponse.freshness:type_name -> drydock.v1.Freshness
-	12, // 36: drydock.v1.ListNodesResponse.nodes:type_name -> drydock.v1.Node
-	0,  // 37: drydock.v1.ComponentList.status:type_name -> drydock.v1.ServiceStatus
-	4,  // 38: drydock.v1.ComponentList.components:type_name -> drydock.v1.Component
-	5,  // 39: drydock.v1.MaintenanceList.maintenances:type_name -> drydock.v1.Maintenance
-	10, // 40: drydock.v1.UpgradeList.upgrades:type_name -> drydock.v1.Upgrade
-	12, // 41: drydock.v1.NodeList.nodes:type_name -> drydock.v1.Node
-	2,  // 42: drydock.v1.WatchResponse.freshness:type_name -> drydock.v1.Freshness
-	24, // 43: drydock.v1.WatchResponse.components:type_name -> drydock.v1.ComponentList
-	25, // 44: drydock.v1.WatchResponse.maintenances:type_name -> drydock.v1.MaintenanceList
-	26, // 45: drydock.v1.WatchResponse.upgrades:type_name -> drydock.v1.UpgradeList
-	27, // 46: drydock.v1.WatchResponse.nodes:type_name -> drydock.v1.NodeList
-	33, // 47: drydock.v1.CreateMaintenanceRequest.start:type_name -> google.protobuf.Timestamp
-	33, // 48: drydock.v1.CreateMaintenanceRequest.end:type_name -> google.protobuf.Timestamp
-	0,  // 49: drydock.v1.CreateMaintenanceRequest.affected_status:type_name -> drydock.v1.ServiceStatus
-	13, // 50: drydock.v1.StatusService.ListComponents:input_type -> drydock.v1.ListComponentsRequest
-	15, // 51: drydock.v1.StatusService.ListMaintenances:input_type -> drydock.v1.ListMaintenancesRequest
-	17, // 52: drydock.v1.StatusService.ListUpgrades:input_type -> drydock.v1.ListUpgradesRequest
-	19, // 53: drydock.v1.StatusService.GetUpgrade:input_type -> drydock.v1.GetUpgradeRequest
-	21, // 54: drydock.v1.StatusService.ListNodes:input_type -> drydock.v1.ListNodesRequest
-	23, // 55: drydock.v1.StatusService.Watch:input_type -> drydock.v1.WatchRequest
-	29, // 56: drydock.v1.StatusService.CreateMaintenance:input_type -> drydock.v1.CreateMaintenanceRequest
-	31, // 57: drydock.v1.StatusService.CancelMaintenance:input_type -> drydock.v1.CancelMaintenanceRequest
-	14, // 58: drydock.v1.StatusService.ListComponents:output_type -> drydock.v1.ListComponentsResponse
-	16, // 59: drydock.v1.StatusService.ListMaintenances:output_type -> drydock.v1.ListMaintenancesResponse
-	18, // 60: drydock.v1.StatusService.ListUpgrades:output_type -> drydock.v1.ListUpgradesResponse
-	20, // 61: drydock.v1.StatusService.GetUpgrade:output_type -> drydock.v1.GetUpgradeResponse
-	22, // 62: drydock.v1.StatusService.ListNodes:output_type -> drydock.v1.ListNodesResponse
-	28, // 63: drydock.v1.StatusService.Watch:output_type -> drydock.v1.WatchResponse
-	30, // 64: drydock.v1.StatusService.CreateMaintenance:output_type -> drydock.v1.CreateMaintenanceResponse
-	32, // 65: drydock.v1.StatusService.CancelMaintenance:output_type -> drydock.v1.CancelMaintenanceResponse
-	58, // [58:66] is the sub-list for method output_type
-	50, // [50:58] is the sub-list for method input_type
-	50, // [50:50] is the sub-list for extension type_name
-	50, // [50:50] is the sub-list for extension extendee
-	0,  // [0:50] is the sub-list for field type_name
+	2,  // 11: drydock.v1.Incident.severity:type_name -> drydock.v1.IncidentSeverity
+	3,  // 12: drydock.v1.Incident.phase:type_name -> drydock.v1.IncidentPhase
+	39, // 13: drydock.v1.Incident.started_at:type_name -> google.protobuf.Timestamp
+	39, // 14: drydock.v1.Incident.resolved_at:type_name -> google.protobuf.Timestamp
+	39, // 15: drydock.v1.Wait.since:type_name -> google.protobuf.Timestamp
+	39, // 16: drydock.v1.Wait.until:type_name -> google.protobuf.Timestamp
+	9,  // 17: drydock.v1.Wait.blockers:type_name -> drydock.v1.Blocker
+	11, // 18: drydock.v1.Upgrade.counts:type_name -> drydock.v1.ClusterCounts
+	10, // 19: drydock.v1.Upgrade.wait:type_name -> drydock.v1.Wait
+	39, // 20: drydock.v1.Upgrade.started_at:type_name -> google.protobuf.Timestamp
+	39, // 21: drydock.v1.Upgrade.ended_at:type_name -> google.protobuf.Timestamp
+	39, // 22: drydock.v1.Upgrade.estimated_end:type_name -> google.protobuf.Timestamp
+	39, // 23: drydock.v1.State.at:type_name -> google.protobuf.Timestamp
+	10, // 24: drydock.v1.Node.wait:type_name -> drydock.v1.Wait
+	14, // 25: drydock.v1.Node.states:type_name -> drydock.v1.State
+	39, // 26: drydock.v1.Node.started_at:type_name -> google.protobuf.Timestamp
+	39, // 27: drydock.v1.Node.ended_at:type_name -> google.protobuf.Timestamp
+	4,  // 28: drydock.v1.ListComponentsResponse.freshness:type_name -> drydock.v1.Freshness
+	0,  // 29: drydock.v1.ListComponentsResponse.status:type_name -> drydock.v1.ServiceStatus
+	6,  // 30: drydock.v1.ListComponentsResponse.components:type_name -> drydock.v1.Component
+	1,  // 31: drydock.v1.ListMaintenancesRequest.phase:type_name -> drydock.v1.MaintenancePhase
+	4,  // 32: drydock.v1.ListMaintenancesResponse.freshness:type_name -> drydock.v1.Freshness
+	7,  // 33: drydock.v1.ListMaintenancesResponse.maintenances:type_name -> drydock.v1.Maintenance
+	4,  // 34: drydock.v1.ListIncidentsResponse.freshness:type_name -> drydock.v1.Freshness
+	8,  // 35: drydock.v1.ListIncidentsResponse.incidents:type_name -> drydock.v1.Incident
+	4,  // 36: drydock.v1.ListUpgradesResponse.freshness:type_name -> drydock.v1.Freshness
+	13, // 37: drydock.v1.ListUpgradesResponse.upgrades:type_name -> drydock.v1.Upgrade
+	4,  // 38: drydock.v1.GetUpgradeResponse.freshness:type_name -> drydock.v1.Freshness
+	13, // 39: drydock.v1.GetUpgradeResponse.upgrade:type_name -> drydock.v1.Upgrade
+	12, // 40: drydock.v1.GetUpgradeResponse.clusters:type_name -> drydock.v1.Cluster
+	4,  // 41: drydock.v1.ListNodesResponse.freshness:type_name -> drydock.v1.Freshness
+	15, // 42: drydock.v1.ListNodesResponse.nodes:type_name -> drydock.v1.Node
+	0,  // 43: drydock.v1.ComponentList.status:type_name -> drydock.v1.ServiceStatus
+	6,  // 44: drydock.v1.ComponentList.components:type_name -> drydock.v1.Component
+	7,  // 45: drydock.v1.MaintenanceList.maintenances:type_name -> drydock.v1.Maintenance
+	8,  // 46: drydock.v1.IncidentList.incidents:type_name -> drydock.v1.Incident
+	13, // 47: drydock.v1.UpgradeList.upgrades:type_name -> drydock.v1.Upgrade
+	15, // 48: drydock.v1.NodeList.nodes:type_name -> drydock.v1.Node
+	4,  // 49: drydock.v1.WatchResponse.freshness:type_name -> drydock.v1.Freshness
+	29, // 50: drydock.v1.WatchResponse.components:type_name -> drydock.v1.ComponentList
+	30, // 51: drydock.v1.WatchResponse.maintenances:type_name -> drydock.v1.MaintenanceList
+	32, // 52: drydock.v1.WatchResponse.upgrades:type_name -> drydock.v1.UpgradeList
+	33, // 53: drydock.v1.WatchResponse.nodes:type_name -> drydock.v1.NodeList
+	31, // 54: drydock.v1.WatchResponse.incidents:type_name -> drydock.v1.IncidentList
+	39, // 55: drydock.v1.CreateMaintenanceRequest.start:type_name -> google.protobuf.Timestamp
+	39, // 56: drydock.v1.CreateMaintenanceRequest.end:type_name -> google.protobuf.Timestamp
+	0,  // 57: drydock.v1.CreateMaintenanceRequest.affected_status:type_name -> drydock.v1.ServiceStatus
+	16, // 58: drydock.v1.StatusService.ListComponents:input_type -> drydock.v1.ListComponentsRequest
+	18, // 59: drydock.v1.StatusService.ListMaintenances:input_type -> drydock.v1.ListMaintenancesRequest
+	20, // 60: drydock.v1.StatusService.ListIncidents:input_type -> drydock.v1.ListIncidentsRequest
+	22, // 61: drydock.v1.StatusService.ListUpgrades:input_type -> drydock.v1.ListUpgradesRequest
+	24, // 62: drydock.v1.StatusService.GetUpgrade:input_type -> drydock.v1.GetUpgradeRequest
+	26, // 63: drydock.v1.StatusService.ListNodes:input_type -> drydock.v1.ListNodesRequest
+	28, // 64: drydock.v1.StatusService.Watch:input_type -> drydock.v1.WatchRequest
+	35, // 65: drydock.v1.StatusService.CreateMaintenance:input_type -> drydock.v1.CreateMaintenanceRequest
+	37, // 66: drydock.v1.StatusService.CancelMaintenance:input_type -> drydock.v1.CancelMaintenanceRequest
+	17, // 67: drydock.v1.StatusService.ListComponents:output_type -> drydock.v1.ListComponentsResponse
+	19, // 68: drydock.v1.StatusService.ListMaintenances:output_type -> drydock.v1.ListMaintenancesResponse
+	21, // 69: drydock.v1.StatusService.ListIncidents:output_type -> drydock.v1.ListIncidentsResponse
+	23, // 70: drydock.v1.StatusService.ListUpgrades:output_type -> drydock.v1.ListUpgradesResponse
+	25, // 71: drydock.v1.StatusService.GetUpgrade:output_type -> drydock.v1.GetUpgradeResponse
+	27, // 72: drydock.v1.StatusService.ListNodes:output_type -> drydock.v1.ListNodesResponse
+	34, // 73: drydock.v1.StatusService.Watch:output_type -> drydock.v1.WatchResponse
+	36, // 74: drydock.v1.StatusService.CreateMaintenance:output_type -> drydock.v1.CreateMaintenanceResponse
+	38, // 75: drydock.v1.StatusService.CancelMaintenance:output_type -> drydock.v1.CancelMaintenanceResponse
+	67, // [67:76] is the sub-list for method output_type
+	58, // [58:67] is the sub-list for method input_type
+	58, // [58:58] is the sub-list for extension type_name
+	58, // [58:58] is the sub-list for extension extendee
+	0,  // [0:58] is the sub-list for field type_name
 }
 
 func init() { file_drydock_v1_status_proto_init() }
@@ -2789,8 +3200,8 @@ func file_drydock_v1_status_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_drydock_v1_status_proto_rawDesc), len(file_drydock_v1_status_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   31,
+			NumEnums:      4,
+			NumMessages:   35,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

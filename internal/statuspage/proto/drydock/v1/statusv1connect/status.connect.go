@@ -40,6 +40,9 @@ const (
 	// StatusServiceListMaintenancesProcedure is the fully-qualified name of the StatusService's
 	// ListMaintenances RPC.
 	StatusServiceListMaintenancesProcedure = "/drydock.v1.StatusService/ListMaintenances"
+	// StatusServiceListIncidentsProcedure is the fully-qualified name of the StatusService's
+	// ListIncidents RPC.
+	StatusServiceListIncidentsProcedure = "/drydock.v1.StatusService/ListIncidents"
 	// StatusServiceListUpgradesProcedure is the fully-qualified name of the StatusService's
 	// ListUpgrades RPC.
 	StatusServiceListUpgradesProcedure = "/drydock.v1.StatusService/ListUpgrades"
@@ -64,6 +67,8 @@ type StatusServiceClient interface {
 	ListComponents(context.Context, *connect.Request[v1.ListComponentsRequest]) (*connect.Response[v1.ListComponentsResponse], error)
 	// ListMaintenances lists the maintenances of the portal: those in progress by end, upcoming ones by start, completed ones by end, the latest first.
 	ListMaintenances(context.Context, *connect.Request[v1.ListMaintenancesRequest]) (*connect.Response[v1.ListMaintenancesResponse], error)
+	// ListIncidents lists the incidents of the portal: those that are not resolved by start, then those of the last thirty days by end, each the latest first.
+	ListIncidents(context.Context, *connect.Request[v1.ListIncidentsRequest]) (*connect.Response[v1.ListIncidentsResponse], error)
 	// ListUpgrades lists running rollouts, then the rollouts that ended last.
 	ListUpgrades(context.Context, *connect.Request[v1.ListUpgradesRequest]) (*connect.Response[v1.ListUpgradesResponse], error)
 	// GetUpgrade returns one rollout with its clusters.
@@ -100,6 +105,13 @@ func NewStatusServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 			httpClient,
 			baseURL+StatusServiceListMaintenancesProcedure,
 			connect.WithSchema(statusServiceMethods.ByName("ListMaintenances")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listIncidents: connect.NewClient[v1.ListIncidentsRequest, v1.ListIncidentsResponse](
+			httpClient,
+			baseURL+StatusServiceListIncidentsProcedure,
+			connect.WithSchema(statusServiceMethods.ByName("ListIncidents")),
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
@@ -149,6 +161,7 @@ func NewStatusServiceClient(httpClient connect.HTTPClient, baseURL string, opts 
 type statusServiceClient struct {
 	listComponents    *connect.Client[v1.ListComponentsRequest, v1.ListComponentsResponse]
 	listMaintenances  *connect.Client[v1.ListMaintenancesRequest, v1.ListMaintenancesResponse]
+	listIncidents     *connect.Client[v1.ListIncidentsRequest, v1.ListIncidentsResponse]
 	listUpgrades      *connect.Client[v1.ListUpgradesRequest, v1.ListUpgradesResponse]
 	getUpgrade        *connect.Client[v1.GetUpgradeRequest, v1.GetUpgradeResponse]
 	listNodes         *connect.Client[v1.ListNodesRequest, v1.ListNodesResponse]
@@ -165,6 +178,11 @@ func (c *statusServiceClient) ListComponents(ctx context.Context, req *connect.R
 // ListMaintenances calls drydock.v1.StatusService.ListMaintenances.
 func (c *statusServiceClient) ListMaintenances(ctx context.Context, req *connect.Request[v1.ListMaintenancesRequest]) (*connect.Response[v1.ListMaintenancesResponse], error) {
 	return c.listMaintenances.CallUnary(ctx, req)
+}
+
+// ListIncidents calls drydock.v1.StatusService.ListIncidents.
+func (c *statusServiceClient) ListIncidents(ctx context.Context, req *connect.Request[v1.ListIncidentsRequest]) (*connect.Response[v1.ListIncidentsResponse], error) {
+	return c.listIncidents.CallUnary(ctx, req)
 }
 
 // ListUpgrades calls drydock.v1.StatusService.ListUpgrades.
@@ -203,6 +221,8 @@ type StatusServiceHandler interface {
 	ListComponents(context.Context, *connect.Request[v1.ListComponentsRequest]) (*connect.Response[v1.ListComponentsResponse], error)
 	// ListMaintenances lists the maintenances of the portal: those in progress by end, upcoming ones by start, completed ones by end, the latest first.
 	ListMaintenances(context.Context, *connect.Request[v1.ListMaintenancesRequest]) (*connect.Response[v1.ListMaintenancesResponse], error)
+	// ListIncidents lists the incidents of the portal: those that are not resolved by start, then those of the last thirty days by end, each the latest first.
+	ListIncidents(context.Context, *connect.Request[v1.ListIncidentsRequest]) (*connect.Response[v1.ListIncidentsResponse], error)
 	// ListUpgrades lists running rollouts, then the rollouts that ended last.
 	ListUpgrades(context.Context, *connect.Request[v1.ListUpgradesRequest]) (*connect.Response[v1.ListUpgradesResponse], error)
 	// GetUpgrade returns one rollout with its clusters.
@@ -235,6 +255,13 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 		StatusServiceListMaintenancesProcedure,
 		svc.ListMaintenances,
 		connect.WithSchema(statusServiceMethods.ByName("ListMaintenances")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	statusServiceListIncidentsHandler := connect.NewUnaryHandler(
+		StatusServiceListIncidentsProcedure,
+		svc.ListIncidents,
+		connect.WithSchema(statusServiceMethods.ByName("ListIncidents")),
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
@@ -283,6 +310,8 @@ func NewStatusServiceHandler(svc StatusServiceHandler, opts ...connect.HandlerOp
 			statusServiceListComponentsHandler.ServeHTTP(w, r)
 		case StatusServiceListMaintenancesProcedure:
 			statusServiceListMaintenancesHandler.ServeHTTP(w, r)
+		case StatusServiceListIncidentsProcedure:
+			statusServiceListIncidentsHandler.ServeHTTP(w, r)
 		case StatusServiceListUpgradesProcedure:
 			statusServiceListUpgradesHandler.ServeHTTP(w, r)
 		case StatusServiceGetUpgradeProcedure:
@@ -310,6 +339,10 @@ func (UnimplementedStatusServiceHandler) ListComponents(context.Context, *connec
 
 func (UnimplementedStatusServiceHandler) ListMaintenances(context.Context, *connect.Request[v1.ListMaintenancesRequest]) (*connect.Response[v1.ListMaintenancesResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("drydock.v1.StatusService.ListMaintenances is not implemented"))
+}
+
+func (UnimplementedStatusServiceHandler) ListIncidents(context.Context, *connect.Request[v1.ListIncidentsRequest]) (*connect.Response[v1.ListIncidentsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("drydock.v1.StatusService.ListIncidents is not implemented"))
 }
 
 func (UnimplementedStatusServiceHandler) ListUpgrades(context.Context, *connect.Request[v1.ListUpgradesRequest]) (*connect.Response[v1.ListUpgradesResponse], error) {
