@@ -89,14 +89,14 @@ func TestAWatchThatEndsBeforeItsReportDoesNotLoseARelapse(t *testing.T) {
 // relapse waits in the background for a change of the first two clusters, and returns when it has observed a relapse of the first one and its end.
 func (s *policyScene) relapse(ctx context.Context) <-chan []policies.ClusterCompliance {
 	s.t.Helper()
-	reader, err := s.activities.reader(s.t.Context(), s.rollout.Policies)
+	reader, err := s.activities.reader(s.t.Context(), s.rollout.Policies, nil)
 	require.NoError(s.t, err)
 	seen, looked, over := "", make(chan struct{}), make(chan struct{})
 	judge := reader.Judge
-	reader.Judge = func(replica *unstructured.Unstructured) policies.Compliance {
-		compliance := judge(replica)
+	reader.Judge = func(item int, replica *unstructured.Unstructured) (policies.Compliance, time.Time) {
+		compliance, settles := judge(item, replica)
 		if replica == nil || replica.GetNamespace() != s.clusters[0] || replica.GetName() != reader.Names[0] {
-			return compliance
+			return compliance, settles
 		}
 		switch {
 		case compliance == policies.Compliant && seen == "":
@@ -108,7 +108,7 @@ func (s *policyScene) relapse(ctx context.Context) <-chan []policies.ClusterComp
 			seen = "CNC"
 			close(over)
 		}
-		return compliance
+		return compliance, settles
 	}
 	relapsed := make(chan []policies.ClusterCompliance, 1)
 	go func() {
@@ -139,6 +139,45 @@ func TestUnboundClustersAndDeletedPoliciesAreReported(t *testing.T) {
 	require.NoError(t, s.hub.Client.Delete(t.Context(), policy))
 	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "N-"}, policies.ClusterCompliance{Cluster: s.clusters[1], Status: "N-"})
 	require.Equal(t, policies.ComplianceStatus("N-"), s.compliance(s.clusters[2])[s.clusters[2]])
+}
+
+// The propagator stops, so that no report follows. The first cluster is the only one that complies.
+func TestAReportThatIsOlderThanThePolicyDoesNotCount(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	s.place(0, s.clusters[0])
+	s.awaitCompliance("CN", s.clusters[0])
+	s.propagator.Stop()
+	changes := s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "CN"})
+	s.setTimes(s.clusters[0], time.Now().Add(-time.Minute), time.Now().Add(-time.Hour))
+	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "ON", Relapsed: true})
+	require.Equal(t, policies.ComplianceStatus("ON"), s.compliance(s.clusters[0])[s.clusters[0]])
+
+	changes = s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "ON"})
+	s.setTimes(s.clusters[0], time.Now().Add(-time.Minute), time.Now())
+	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN"})
+
+	read, err := s.activities.ReadCompliance(t.Context(), ReadComplianceInput{
+		Policies: s.rollout.Policies, Clusters: s.clusters[:1], Specified: []time.Time{time.Now().Add(time.Minute)},
+	})
+	require.NoError(t, err)
+	require.Equal(t, policies.ComplianceStatus("ON"), read[0].Status, "the policy was changed, and is not propagated yet")
+}
+
+// The template did not change, so its agent reports nothing. The report then counts after a while, unless the cluster is not available.
+func TestAnOldReportOfAnAvailableClusterCountsOnceItHasSettled(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	s.place(0, s.clusters[0])
+	s.awaitCompliance("CN", s.clusters[0])
+	s.propagator.Stop()
+	s.setTimes(s.clusters[0], time.Now().Add(-2*policies.Settle), time.Now().Add(-time.Hour))
+	require.Equal(t, policies.ComplianceStatus("ON"), s.compliance(s.clusters[0])[s.clusters[0]], "nothing tells that the cluster is available")
+
+	s.setAvailable(s.clusters[0])
+	require.Equal(t, policies.ComplianceStatus("CN"), s.compliance(s.clusters[0])[s.clusters[0]])
+	s.setTimes(s.clusters[0], time.Now().Add(-policies.Settle+time.Second), time.Now().Add(-time.Hour))
+	s.requireChanges(s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "ON"}), policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN"})
 }
 
 // The hub has a replica for each cluster and policy.

@@ -9,12 +9,14 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -208,6 +210,37 @@ func (s *policyScene) patch(ref policies.Ref, patch string) {
 	policy.SetNamespace(ref.Namespace)
 	policy.SetName(ref.Name)
 	require.NoError(s.t, s.hub.Client.Patch(s.t.Context(), policy, client.RawPatch(types.JSONPatchType, []byte(patch))))
+}
+
+// setTimes sets when the replica of the first policy was last changed, and when its status was last written and its template last evaluated.
+func (s *policyScene) setTimes(cluster string, specified, reported time.Time) {
+	s.t.Helper()
+	replica := &unstructured.Unstructured{}
+	replica.SetGroupVersionKind(policies.Policies)
+	require.NoError(s.t, s.hub.Client.Get(s.t.Context(), client.ObjectKey{Namespace: cluster, Name: s.rollout.Policies[0].Replica()}, replica))
+	event := map[string]any{"lastTimestamp": reported.UTC().Format(time.RFC3339), "message": "Compliant"}
+	require.NoError(s.t, unstructured.SetNestedSlice(replica.Object, []any{map[string]any{"history": []any{event}}}, "status", "details"))
+	require.NoError(s.t, s.hub.Client.Status().Update(s.t.Context(), replica))
+	entries := replica.GetManagedFields()
+	for i := range entries {
+		at := metav1.NewTime(specified)
+		if entries[i].Subresource == "status" {
+			at = metav1.NewTime(reported)
+		}
+		entries[i].Time = &at
+	}
+	replica.SetManagedFields(entries)
+	require.NoError(s.t, s.hub.Client.Update(s.t.Context(), replica))
+}
+
+// setAvailable records that the hub reaches the agent of a cluster.
+func (s *policyScene) setAvailable(cluster string) {
+	s.t.Helper()
+	registered := &unstructured.Unstructured{}
+	registered.SetGroupVersionKind(activitykit.ManagedClusterKind)
+	registered.SetName(cluster)
+	status := `{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]}}`
+	require.NoError(s.t, s.hub.Client.Status().Patch(s.t.Context(), registered, client.RawPatch(types.MergePatchType, []byte(status))))
 }
 
 // created returns the objects of the rollout.

@@ -48,6 +48,9 @@ func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGrou
 		if inventory.Policies, err = rootPolicies(ctx, reader, cgu.Spec.ManagedPolicies); err != nil {
 			return rollout.Inventory{}, err
 		}
+		if inventory.Settles, err = confirmCompliance(ctx, reader, inventory.Policies, rollout.Selected(&cgu.Spec, inventory.Clusters)); err != nil {
+			return rollout.Inventory{}, err
+		}
 		if cgu.Spec.PolicyEnforcement == ranv1.EnforceOverride {
 			if inventory.BoundSets, err = boundSets(ctx, reader, inventory.Policies); err != nil {
 				return rollout.Inventory{}, err
