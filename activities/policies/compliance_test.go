@@ -141,7 +141,7 @@ func TestUnboundClustersAndDeletedPoliciesAreReported(t *testing.T) {
 	require.Equal(t, policies.ComplianceStatus("N-"), s.compliance(s.clusters[2])[s.clusters[2]])
 }
 
-// The propagator stops, so that no report follows. The first cluster is the only one that complies.
+// The propagator stops, so that no report follows.
 func TestAReportThatIsOlderThanThePolicyDoesNotCount(t *testing.T) {
 	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
 	s.prepare()
@@ -149,12 +149,12 @@ func TestAReportThatIsOlderThanThePolicyDoesNotCount(t *testing.T) {
 	s.awaitCompliance("CN", s.clusters[0])
 	s.propagator.Stop()
 	changes := s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "CN"})
-	s.setTimes(s.clusters[0], time.Now().Add(-time.Minute), time.Now().Add(-time.Hour))
+	s.evaluatedAt(s.clusters[0], time.Now().Add(-time.Hour))
 	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "ON", Relapsed: true})
 	require.Equal(t, policies.ComplianceStatus("ON"), s.compliance(s.clusters[0])[s.clusters[0]])
 
 	changes = s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "ON"})
-	s.setTimes(s.clusters[0], time.Now().Add(-time.Minute), time.Now())
+	s.evaluatedAt(s.clusters[0], time.Now())
 	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN"})
 
 	read, err := s.activities.ReadCompliance(t.Context(), ReadComplianceInput{
@@ -171,13 +171,27 @@ func TestAnOldReportOfAnAvailableClusterCountsOnceItHasSettled(t *testing.T) {
 	s.place(0, s.clusters[0])
 	s.awaitCompliance("CN", s.clusters[0])
 	s.propagator.Stop()
-	s.setTimes(s.clusters[0], time.Now().Add(-2*policies.Settle), time.Now().Add(-time.Hour))
-	require.Equal(t, policies.ComplianceStatus("ON"), s.compliance(s.clusters[0])[s.clusters[0]], "nothing tells that the cluster is available")
-
+	s.evaluatedAt(s.clusters[0], time.Now().Add(-time.Hour))
+	reader, err := s.activities.reader(t.Context(), s.rollout.Policies, nil)
+	require.NoError(t, err)
+	settled := time.Now().Add(policies.Settle)
+	readAt := func(now time.Time) policies.ComplianceStatus {
+		reader.Now = func() time.Time { return now }
+		read, err := reader.Read(t.Context(), s.clusters[:1])
+		require.NoError(t, err)
+		return read[0].Status
+	}
+	require.Equal(t, policies.ComplianceStatus("ON"), readAt(settled), "nothing tells that the cluster is available")
 	s.setAvailable(s.clusters[0])
-	require.Equal(t, policies.ComplianceStatus("CN"), s.compliance(s.clusters[0])[s.clusters[0]])
-	s.setTimes(s.clusters[0], time.Now().Add(-policies.Settle+time.Second), time.Now().Add(-time.Hour))
-	s.requireChanges(s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "ON"}), policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN"})
+	require.Equal(t, policies.ComplianceStatus("CN"), readAt(settled))
+	require.Equal(t, policies.ComplianceStatus("ON"), readAt(time.Now()))
+
+	// The watch looks again without a change on the hub.
+	began := time.Now()
+	reader.Now = func() time.Time { return settled.Add(time.Since(began) - 2*time.Second) }
+	seen, err := reader.Await(t.Context(), []policies.KnownCluster{{Cluster: s.clusters[0], Status: "ON"}}, 0)
+	require.NoError(t, err)
+	require.Equal(t, []policies.ClusterCompliance{{Cluster: s.clusters[0], Status: "CN"}}, seen)
 }
 
 // The hub has a replica for each cluster and policy.

@@ -9,7 +9,6 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	authorizationv1 "k8s.io/api/authorization/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -212,25 +211,15 @@ func (s *policyScene) patch(ref policies.Ref, patch string) {
 	require.NoError(s.t, s.hub.Client.Patch(s.t.Context(), policy, client.RawPatch(types.JSONPatchType, []byte(patch))))
 }
 
-// setTimes sets when the replica of the first policy was last changed, and when its status was last written and its template last evaluated.
-func (s *policyScene) setTimes(cluster string, specified, reported time.Time) {
+// evaluatedAt sets when the agent of a cluster last evaluated the template of the first policy.
+func (s *policyScene) evaluatedAt(cluster string, at time.Time) {
 	s.t.Helper()
 	replica := &unstructured.Unstructured{}
 	replica.SetGroupVersionKind(policies.Policies)
-	require.NoError(s.t, s.hub.Client.Get(s.t.Context(), client.ObjectKey{Namespace: cluster, Name: s.rollout.Policies[0].Replica()}, replica))
-	event := map[string]any{"lastTimestamp": reported.UTC().Format(time.RFC3339), "message": "Compliant"}
-	require.NoError(s.t, unstructured.SetNestedSlice(replica.Object, []any{map[string]any{"history": []any{event}}}, "status", "details"))
-	require.NoError(s.t, s.hub.Client.Status().Update(s.t.Context(), replica))
-	entries := replica.GetManagedFields()
-	for i := range entries {
-		at := metav1.NewTime(specified)
-		if entries[i].Subresource == "status" {
-			at = metav1.NewTime(reported)
-		}
-		entries[i].Time = &at
-	}
-	replica.SetManagedFields(entries)
-	require.NoError(s.t, s.hub.Client.Update(s.t.Context(), replica))
+	replica.SetNamespace(cluster)
+	replica.SetName(s.rollout.Policies[0].Replica())
+	status := fmt.Sprintf(`{"status":{"details":[{"history":[{"lastTimestamp":%q,"message":"Compliant"}]}]}}`, at.UTC().Format(time.RFC3339))
+	require.NoError(s.t, s.hub.Client.Status().Patch(s.t.Context(), replica, client.RawPatch(types.MergePatchType, []byte(status))))
 }
 
 // setAvailable records that the hub reaches the agent of a cluster.

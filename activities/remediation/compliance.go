@@ -27,6 +27,15 @@ type ComplianceReader struct {
 	// Judge returns the compliance of an object with the item of that index; nil: the object does not exist. An Outdated object counts as Compliant from
 	// settles on, if its cluster is available.
 	Judge func(item int, object *unstructured.Unstructured) (compliance policies.Compliance, settles time.Time)
+	// Now is the clock; nil: that of the worker.
+	Now func() time.Time
+}
+
+func (s ComplianceReader) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
 }
 
 // Await waits until the compliance of clusters with their current item differs from the known one, and returns it. After the first change it gathers
@@ -97,14 +106,15 @@ func (s ComplianceReader) judge(ctx context.Context, item int, object *unstructu
 	if compliance != policies.Outdated {
 		return byte(compliance), time.Time{}, nil
 	}
-	if now := time.Now(); settles.After(now) {
+	now := s.now()
+	if settles.After(now) {
 		return byte(compliance), settles, nil
 	}
 	is, err := available(ctx)
 	if err != nil || is {
 		return byte(policies.Compliant), time.Time{}, err
 	}
-	return byte(compliance), time.Now().Add(policies.Settle), nil
+	return byte(compliance), now.Add(policies.Settle), nil
 }
 
 // availability returns a function that reads once whether a cluster is available.
@@ -204,7 +214,7 @@ func (w *complianceWatch) readAll(ctx context.Context) error {
 	}
 	w.alarm.Stop()
 	if !next.IsZero() {
-		w.alarm.Reset(time.Until(next))
+		w.alarm.Reset(next.Sub(w.now()))
 	}
 	return nil
 }

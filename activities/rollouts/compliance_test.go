@@ -2,7 +2,6 @@ package rollouts
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -20,10 +19,11 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/snapshot"
 )
 
-// createPolicy creates a policy, or the replica of one, with its status. The status was written at a time.
-func createPolicy(t *testing.T, namespace, name, status string, written time.Time) {
+// createPolicy creates a policy, or the replica of one, with its status.
+func createPolicy(t *testing.T, namespace, name, status string) {
 	t.Helper()
 	policy := &unstructured.Unstructured{}
 	label := ""
@@ -39,16 +39,7 @@ spec:
   remediationAction: inform
   policy-templates: [{objectDefinition: {apiVersion: v1, kind: ConfigMap, metadata: {name: base}, spec: {object-templates: []}}}]`, namespace, name, label), &policy.Object))
 	activitytest.Create(t, activitytest.BareCluster(t), policy)
-	hub := activitytest.BareCluster(t).Client
-	require.NoError(t, hub.Status().Patch(t.Context(), policy, client.RawPatch(types.MergePatchType, []byte(status))))
-	entries := policy.GetManagedFields()
-	for i := range entries {
-		if entries[i].Subresource == "status" {
-			entries[i].Time = new(metav1.NewTime(written))
-		}
-	}
-	policy.SetManagedFields(entries)
-	require.NoError(t, hub.Update(t.Context(), policy))
+	require.NoError(t, activitytest.BareCluster(t).Client.Status().Patch(t.Context(), policy, client.RawPatch(types.MergePatchType, []byte(status))))
 }
 
 // The policy says of all clusters that they comply with it.
@@ -61,11 +52,11 @@ func TestAClusterCompliesOnlyIfItsReplicaSaysSo(t *testing.T) {
 		activitytest.ManagedCluster(t, clusters[name], nil)
 		summary += fmt.Sprintf(`{"clustername":%q,"clusternamespace":%[1]q,"compliant":"Compliant"},`, clusters[name])
 	}
-	createPolicy(t, namespace, "base", `{"status":{"status":[`+summary[:len(summary)-1]+`]}}`, time.Now())
+	createPolicy(t, namespace, "base", `{"status":{"status":[`+summary[:len(summary)-1]+`]}}`)
 	replica := namespace + ".base"
-	createPolicy(t, clusters["agrees"], replica, `{"status":{"compliant":"Compliant"}}`, time.Now().Add(time.Minute))
-	createPolicy(t, clusters["differs"], replica, `{"status":{"compliant":"NonCompliant"}}`, time.Now().Add(time.Minute))
-	createPolicy(t, clusters["outdated"], replica, `{"status":{"compliant":"Compliant"}}`, time.Now().Add(-time.Hour))
+	createPolicy(t, clusters["agrees"], replica, `{"status":{"compliant":"Compliant"}}`)
+	createPolicy(t, clusters["differs"], replica, `{"status":{"compliant":"NonCompliant"}}`)
+	createPolicy(t, clusters["outdated"], replica, `{"status":{"compliant":"Compliant","details":[{"history":[{"lastTimestamp":"2026-01-10T12:00:00Z"}]}]}}`)
 
 	cgu := ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "june"}, Spec: ranv1.ClusterGroupUpgradeSpec{
 		Clusters: []string{clusters["agrees"], clusters["differs"], clusters["lacks"], clusters["outdated"]}, ManagedPolicies: []string{"base"},
@@ -87,31 +78,10 @@ func TestAClusterCompliesOnlyIfItsReplicaSaysSo(t *testing.T) {
 	registered.SetName(clusters["outdated"])
 	available := `{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]}}`
 	require.NoError(t, activitytest.BareCluster(t).Client.Status().Patch(t.Context(), registered, client.RawPatch(types.MergePatchType, []byte(available))))
-	settled := specifiedAt(t, time.Now().Add(-policies.Settle+2*time.Second), namespace+"/base", clusters["outdated"]+"/"+replica)
-	require.NoError(t, a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{Object: cgu, Digest: planned.Digest}))
-	planned, err := a.PlanRollout(t.Context(), cgu)
+	hub, err := activitytest.Clusters.Hub(t.Context())
 	require.NoError(t, err)
-	require.Equal(t, [][]string{{clusters["differs"], clusters["lacks"]}}, planned.RemediationPlan)
-	require.False(t, time.Now().Before(settled.Add(policies.Settle)))
-}
-
-// specifiedAt sets when the specs of policies were last changed.
-func specifiedAt(t *testing.T, at time.Time, names ...string) time.Time {
-	t.Helper()
-	for _, name := range names {
-		policy := &unstructured.Unstructured{}
-		policy.SetGroupVersionKind(policies.Policies)
-		namespace, name, _ := strings.Cut(name, "/")
-		hub := activitytest.BareCluster(t).Client
-		require.NoError(t, hub.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, policy))
-		entries := policy.GetManagedFields()
-		for i := range entries {
-			if entries[i].Subresource == "" {
-				entries[i].Time = new(metav1.NewTime(at))
-			}
-		}
-		policy.SetManagedFields(entries)
-		require.NoError(t, hub.Update(t.Context(), policy))
-	}
-	return at.Truncate(time.Second)
+	later := time.Now().Add(policies.Settle)
+	inventory, err := snapshot.Inventory(t.Context(), planReader{Reader: hub.Cache, api: hub.Client}, &cgu, later)
+	require.NoError(t, err)
+	require.Equal(t, map[string]bool{clusters["agrees"]: true, clusters["differs"]: false, clusters["lacks"]: false, clusters["outdated"]: true}, inventory.Policies[0].Compliant)
 }

@@ -177,7 +177,8 @@ func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) 
 	if err != nil {
 		return Plan{}, err
 	}
-	inventory, err := snapshot.Inventory(ctx, planReader{Reader: hub.Cache, api: hub.Client}, &cgu)
+	now := time.Now()
+	inventory, err := snapshot.Inventory(ctx, planReader{Reader: hub.Cache, api: hub.Client}, &cgu, now)
 	if meta.IsNoMatchError(err) {
 		return Plan{}, temporal.Error(temporal.ErrNotFound,
 			"the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
@@ -186,7 +187,6 @@ func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) 
 		return Plan{}, activitykit.Explain(hub, "read what the plan depends on", err)
 	}
 	inventory.Rollouts = rollouts
-	now := time.Now()
 	plan := Plan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}, Settles: inventory.Settles}
 	plan.PolicyNamespaces, plan.PolicyContent = plan.Plan.PolicyNamespaces, plan.Plan.PolicyContent
 	plan.NotBound = rollout.CompactNotBound(plan.Plan.NotBound, slices.Concat(plan.RemediationPlan...))

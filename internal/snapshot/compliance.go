@@ -19,7 +19,7 @@ import (
 // confirmCompliance confirms that selected clusters are Compliant by the replicas of the policies. The status of a policy summarizes its replicas some time
 // later, and does not tell the age of what it says. settles is when the compliance of a cluster may begin to count without a change on the hub; zero: it does
 // not.
-func confirmCompliance(ctx context.Context, reader client.Reader, found []rollout.Policy, selected []string) (settles time.Time, err error) {
+func confirmCompliance(ctx context.Context, reader client.Reader, found []rollout.Policy, selected []string, now time.Time) (settles time.Time, err error) {
 	var mu sync.Mutex
 	confirmed := make([]map[string]bool, len(found))
 	reads, reading := errgroup.WithContext(ctx)
@@ -30,7 +30,7 @@ func confirmCompliance(ctx context.Context, reader client.Reader, found []rollou
 		for some := range slices.Chunk(compliant, clustersPerRead) {
 			reads.Go(func() error {
 				for _, cluster := range some {
-					is, again, err := confirm(reading, reader, policy, cluster)
+					is, again, err := confirm(reading, reader, policy, cluster, now)
 					if err != nil {
 						return err
 					}
@@ -60,7 +60,7 @@ func confirmCompliance(ctx context.Context, reader client.Reader, found []rollou
 const clustersPerRead = 100
 
 // confirm reports whether a cluster is Compliant by its replica of a policy, and otherwise when to look again; zero: after a change.
-func confirm(ctx context.Context, reader client.Reader, policy rollout.Policy, cluster string) (is bool, again time.Time, err error) {
+func confirm(ctx context.Context, reader client.Reader, policy rollout.Policy, cluster string, now time.Time) (is bool, again time.Time, err error) {
 	replica := &unstructured.Unstructured{}
 	replica.SetGroupVersionKind(policies.Policies)
 	ref := policies.Ref{Namespace: policy.Namespace, Name: policy.Name}
@@ -72,7 +72,6 @@ func confirm(ctx context.Context, reader client.Reader, policy rollout.Policy, c
 		return false, time.Time{}, fmt.Errorf("get policy %s/%s: %w", cluster, ref.Replica(), err)
 	}
 	compliance, settles := policies.ReadReport(replica).Judge(policy.Specified)
-	now := time.Now()
 	if compliance != policies.Outdated || settles.After(now) {
 		return compliance == policies.Compliant, settles, nil
 	}
