@@ -85,3 +85,25 @@ func TestAClusterCompliesOnlyIfItsReplicaSaysSo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string]bool{clusters["agrees"]: true, clusters["differs"]: false, clusters["lacks"]: false, clusters["outdated"]: true}, inventory.Policies[0].Compliant)
 }
+
+func TestAPolicyThatIsCreatedChangesThePlan(t *testing.T) {
+	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
+	cluster := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
+	activitytest.ManagedCluster(t, cluster, nil)
+	cgu := ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "june"}, Spec: ranv1.ClusterGroupUpgradeSpec{
+		Clusters: []string{cluster}, ManagedPolicies: []string{"base"}, RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1)},
+	}}
+	a := &Activities{Clusters: activitytest.Clusters}
+	waiting := plan(t, cgu)
+	require.Equal(t, []string{"Missing managed policies: [base]"}, waiting.Problems())
+	ended := make(chan error, 1)
+	go func() { ended <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{Object: cgu, Digest: waiting.Digest}) }()
+	createPolicy(t, namespace, "base", `{"status":{}}`)
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(activitytest.EventTimeout):
+		require.Fail(t, "the change was not noticed")
+	}
+	require.Contains(t, plan(t, cgu).Problems()[0], "bound to none of the selected clusters")
+}

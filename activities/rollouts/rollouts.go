@@ -131,7 +131,9 @@ func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput)
 	if err != nil {
 		return err
 	}
-	kinds := []client.Object{kube.IfServed(activitykit.ManagedCluster("")), kube.IfServed(&ranv1.PreCachingConfig{})}
+	roots := &metav1.PartialObjectMetadata{}
+	roots.SetGroupVersionKind(policies.Policies)
+	kinds := []client.Object{kube.IfServed(activitykit.ManagedCluster("")), kube.IfServed(&ranv1.PreCachingConfig{}), kube.IfServed(roots)}
 	for _, kind := range []schema.GroupVersionKind{policies.Policies, manifestworks.Templates} {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
