@@ -136,6 +136,7 @@ func (s *stage) startWorker(t *testing.T) {
 		"AwaitDeletedClusters": func(ctx context.Context, _ []string) (rollouts.SeenClusters, error) {
 			return rollouts.SeenClusters{}, untilCancelled(ctx, nil)
 		},
+		"AwaitOtherPlan":   func(ctx context.Context, _ rollouts.AwaitOtherPlanInput) error { return untilCancelled(ctx, nil) },
 		"SaveRollout":      s.saveRollout,
 		"LoadRollout":      s.loadRollout,
 		"CheckRollout":     hub.CheckRollout,

@@ -48,7 +48,7 @@ The exit status is 1 if the plan is invalid; the conditions give the reason.`,
 			if err != nil {
 				return err
 			}
-			inventory, err := snapshot.Inventory(ctx, reader, object)
+			inventory, err := snapshot.Inventory(ctx, reader, object, now)
 			if meta.IsNoMatchError(err) {
 				return fmt.Errorf("%s does not serve ManagedClusters (cluster.open-cluster-management.io/v1): name the context of the hub", c.source(flags))
 			}

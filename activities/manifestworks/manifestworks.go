@@ -153,11 +153,11 @@ func (m *Activities) ReadManifestWorks(ctx context.Context, in ReadWorksInput) (
 
 func (m *Activities) reader(ctx context.Context, in Rollout) (remediation.ComplianceReader, error) {
 	hub, err := m.Clusters.Hub(ctx)
-	s := remediation.ComplianceReader{Hub: hub, Kind: manifestworks.Works, Judge: func(work *unstructured.Unstructured) policies.Compliance {
+	s := remediation.ComplianceReader{Hub: hub, Kind: manifestworks.Works, Judge: func(_ int, work *unstructured.Unstructured) (policies.Compliance, time.Time) {
 		if work != nil && !kube.OwnedBy(work, in.Owner) {
-			return manifestworks.ComplianceOf(nil) // it is left over from an earlier run
+			work = nil // it is left over from an earlier run
 		}
-		return manifestworks.ComplianceOf(work)
+		return manifestworks.ComplianceOf(work), time.Time{}
 	}}
 	for _, template := range in.Templates {
 		s.Names = append(s.Names, manifestworks.WorkName(in.name(), template))

@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"drydock.dev/drydock/activities/remediation"
 	"drydock.dev/drydock/internal/policies"
 )
@@ -12,13 +14,15 @@ import (
 type AwaitComplianceInput struct {
 	Policies []policies.Ref          `json:"policies"`
 	Clusters []policies.KnownCluster `json:"clusters"`
+	// Specified has for each policy when it was last changed.
+	Specified []time.Time `json:"specified,omitempty"`
 	// Gather is how long changes are gathered after the first one.
 	Gather time.Duration `json:"gather"`
 }
 
 // AwaitCompliance waits until the compliance of clusters with their current policy differs from the known one, and returns it.
 func (p *Activities) AwaitCompliance(ctx context.Context, in AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
-	reader, err := p.reader(ctx, in.Policies)
+	reader, err := p.reader(ctx, in.Policies, in.Specified)
 	if err != nil {
 		return nil, err
 	}
@@ -29,11 +33,13 @@ func (p *Activities) AwaitCompliance(ctx context.Context, in AwaitComplianceInpu
 type ReadComplianceInput struct {
 	Policies []policies.Ref `json:"policies"`
 	Clusters []string       `json:"clusters"`
+	// Specified has for each policy when it was last changed.
+	Specified []time.Time `json:"specified,omitempty"`
 }
 
 // ReadCompliance reads the compliance of clusters with policies from the API server of the hub.
 func (p *Activities) ReadCompliance(ctx context.Context, in ReadComplianceInput) ([]policies.ClusterCompliance, error) {
-	reader, err := p.reader(ctx, in.Policies)
+	reader, err := p.reader(ctx, in.Policies, in.Specified)
 	if err != nil {
 		return nil, err
 	}
@@ -41,9 +47,15 @@ func (p *Activities) ReadCompliance(ctx context.Context, in ReadComplianceInput)
 }
 
 // reader reads the replicas of policies. Each replica has the compliance of one cluster. The status of the root policy would grow with the fleet.
-func (p *Activities) reader(ctx context.Context, refs []policies.Ref) (remediation.ComplianceReader, error) {
+func (p *Activities) reader(ctx context.Context, refs []policies.Ref, specified []time.Time) (remediation.ComplianceReader, error) {
 	hub, err := p.Clusters.Hub(ctx)
-	s := remediation.ComplianceReader{Hub: hub, Kind: policies.Policies, Judge: policies.ComplianceOf}
+	s := remediation.ComplianceReader{Hub: hub, Kind: policies.Policies, Judge: func(item int, replica *unstructured.Unstructured) (policies.Compliance, time.Time) {
+		var changed time.Time
+		if item < len(specified) {
+			changed = specified[item]
+		}
+		return policies.ReadReport(replica).Judge(changed)
+	}}
 	for _, policy := range refs {
 		s.Names = append(s.Names, policy.Replica())
 	}

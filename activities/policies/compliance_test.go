@@ -89,14 +89,14 @@ func TestAWatchThatEndsBeforeItsReportDoesNotLoseARelapse(t *testing.T) {
 // relapse waits in the background for a change of the first two clusters, and returns when it has observed a relapse of the first one and its end.
 func (s *policyScene) relapse(ctx context.Context) <-chan []policies.ClusterCompliance {
 	s.t.Helper()
-	reader, err := s.activities.reader(s.t.Context(), s.rollout.Policies)
+	reader, err := s.activities.reader(s.t.Context(), s.rollout.Policies, nil)
 	require.NoError(s.t, err)
 	seen, looked, over := "", make(chan struct{}), make(chan struct{})
 	judge := reader.Judge
-	reader.Judge = func(replica *unstructured.Unstructured) policies.Compliance {
-		compliance := judge(replica)
+	reader.Judge = func(item int, replica *unstructured.Unstructured) (policies.Compliance, time.Time) {
+		compliance, settles := judge(item, replica)
 		if replica == nil || replica.GetNamespace() != s.clusters[0] || replica.GetName() != reader.Names[0] {
-			return compliance
+			return compliance, settles
 		}
 		switch {
 		case compliance == policies.Compliant && seen == "":
@@ -108,7 +108,7 @@ func (s *policyScene) relapse(ctx context.Context) <-chan []policies.ClusterComp
 			seen = "CNC"
 			close(over)
 		}
-		return compliance
+		return compliance, settles
 	}
 	relapsed := make(chan []policies.ClusterCompliance, 1)
 	go func() {
@@ -139,6 +139,59 @@ func TestUnboundClustersAndDeletedPoliciesAreReported(t *testing.T) {
 	require.NoError(t, s.hub.Client.Delete(t.Context(), policy))
 	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "N-"}, policies.ClusterCompliance{Cluster: s.clusters[1], Status: "N-"})
 	require.Equal(t, policies.ComplianceStatus("N-"), s.compliance(s.clusters[2])[s.clusters[2]])
+}
+
+// The propagator stops, so that no report follows.
+func TestAReportThatIsOlderThanThePolicyDoesNotCount(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	s.place(0, s.clusters[0])
+	s.awaitCompliance("CN", s.clusters[0])
+	s.propagator.Stop()
+	changes := s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "CN"})
+	s.evaluatedAt(s.clusters[0], time.Now().Add(-time.Hour))
+	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "ON", Relapsed: true})
+	require.Equal(t, policies.ComplianceStatus("ON"), s.compliance(s.clusters[0])[s.clusters[0]])
+
+	changes = s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "ON"})
+	s.evaluatedAt(s.clusters[0], time.Now())
+	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN"})
+
+	read, err := s.activities.ReadCompliance(t.Context(), ReadComplianceInput{
+		Policies: s.rollout.Policies, Clusters: s.clusters[:1], Specified: []time.Time{time.Now().Add(time.Minute)},
+	})
+	require.NoError(t, err)
+	require.Equal(t, policies.ComplianceStatus("ON"), read[0].Status, "the policy was changed, and is not propagated yet")
+}
+
+// The template did not change, so its agent reports nothing. The report then counts after a while, unless the cluster is not available.
+func TestAnOldReportOfAnAvailableClusterCountsOnceItHasSettled(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.prepare()
+	s.place(0, s.clusters[0])
+	s.awaitCompliance("CN", s.clusters[0])
+	s.propagator.Stop()
+	s.evaluatedAt(s.clusters[0], time.Now().Add(-time.Hour))
+	reader, err := s.activities.reader(t.Context(), s.rollout.Policies, nil)
+	require.NoError(t, err)
+	settled := time.Now().Add(policies.Settle)
+	readAt := func(now time.Time) policies.ComplianceStatus {
+		reader.Now = func() time.Time { return now }
+		read, err := reader.Read(t.Context(), s.clusters[:1])
+		require.NoError(t, err)
+		return read[0].Status
+	}
+	require.Equal(t, policies.ComplianceStatus("ON"), readAt(settled), "nothing tells that the cluster is available")
+	s.setAvailable(s.clusters[0])
+	require.Equal(t, policies.ComplianceStatus("CN"), readAt(settled))
+	require.Equal(t, policies.ComplianceStatus("ON"), readAt(time.Now()))
+
+	// The watch looks again without a change on the hub.
+	began := time.Now()
+	reader.Now = func() time.Time { return settled.Add(time.Since(began) - 2*time.Second) }
+	seen, err := reader.Await(t.Context(), []policies.KnownCluster{{Cluster: s.clusters[0], Status: "ON"}}, 0)
+	require.NoError(t, err)
+	require.Equal(t, []policies.ClusterCompliance{{Cluster: s.clusters[0], Status: "CN"}}, seen)
 }
 
 // The hub has a replica for each cluster and policy.

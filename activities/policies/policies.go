@@ -50,8 +50,9 @@ type Prepared struct {
 	Soak time.Duration `json:"soak,omitempty"`
 	// SafeNames are the names of its objects, as in the status.
 	SafeNames map[string]string `json:"safeNames"`
-	// Pin identifies its generation.
-	Pin string `json:"pin,omitempty"`
+	// Pin identifies its generation, and Specified is when its spec was last changed.
+	Pin       string    `json:"pin,omitempty"`
+	Specified time.Time `json:"specified,omitzero"`
 }
 
 // PreparePolicies creates the objects that enforce the policies of a rollout, without clusters. It adopts objects of an earlier run of the rollout.
@@ -111,7 +112,7 @@ func prepare(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Re
 			return Prepared{}, err
 		}
 	}
-	return Prepared{Ref: ref, Soak: soak, SafeNames: names.SafeNames(in.Name, ref.Name), Pin: policies.Pin(policy)}, nil
+	return Prepared{Ref: ref, Soak: soak, SafeNames: names.SafeNames(in.Name, ref.Name), Pin: policies.Pin(policy), Specified: policies.Specified(policy)}, nil
 }
 
 func readPolicy(ctx context.Context, hub *kube.Cluster, ref policies.Ref) (*unstructured.Unstructured, error) {

@@ -3,6 +3,7 @@ package remediation
 import (
 	"context"
 	"slices"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -23,8 +24,18 @@ type ComplianceReader struct {
 	Hub   *kube.Cluster
 	Kind  schema.GroupVersionKind
 	Names []string
-	// Judge returns the compliance of an object; nil: the object does not exist.
-	Judge func(*unstructured.Unstructured) policies.Compliance
+	// Judge returns the compliance of an object with the item of that index; nil: the object does not exist. An Outdated object counts as Compliant from
+	// settles on, if its cluster is available.
+	Judge func(item int, object *unstructured.Unstructured) (compliance policies.Compliance, settles time.Time)
+	// Now is the clock; nil: that of the worker.
+	Now func() time.Time
+}
+
+func (s ComplianceReader) now() time.Time {
+	if s.Now != nil {
+		return s.Now()
+	}
+	return time.Now()
 }
 
 // Await waits until the compliance of clusters with their current item differs from the known one, and returns it. After the first change it gathers
@@ -58,10 +69,13 @@ func (s ComplianceReader) Read(ctx context.Context, clusters []string) ([]polici
 	reads.SetLimit(activitykit.MaxParallelRequests)
 	for i, cluster := range clusters {
 		letters[i] = make([]byte, len(s.Names))
-		for j, name := range s.Names {
+		available := s.availability(cluster)
+		for j := range s.Names {
 			reads.Go(func() error {
-				compliance, err := s.readObject(reading, client.ObjectKey{Namespace: cluster, Name: name})
-				letters[i][j] = byte(compliance)
+				object, err := s.readObject(reading, cluster, j)
+				if err == nil {
+					letters[i][j], _, err = s.judge(reading, j, object, available)
+				}
 				return err
 			})
 		}
@@ -76,14 +90,51 @@ func (s ComplianceReader) Read(ctx context.Context, clusters []string) ([]polici
 	return read, nil
 }
 
-// readObject reads one object from the API server.
-func (s ComplianceReader) readObject(ctx context.Context, key client.ObjectKey) (policies.Compliance, error) {
+// readObject reads the object of an item in the namespace of a cluster from the API server; nil: it does not exist.
+func (s ComplianceReader) readObject(ctx context.Context, cluster string, item int) (*unstructured.Unstructured, error) {
 	object := s.newObject()
-	err := s.Hub.Client.Get(ctx, key, object)
+	err := s.Hub.Client.Get(ctx, client.ObjectKey{Namespace: cluster, Name: s.Names[item]}, object)
 	if apierrors.IsNotFound(err) {
-		return s.Judge(nil), nil
+		return nil, nil
 	}
-	return s.Judge(object), err
+	return object, err
+}
+
+// judge returns the compliance of an object that counts now, and when it may change without a change of the object; zero: it does not.
+func (s ComplianceReader) judge(ctx context.Context, item int, object *unstructured.Unstructured, available func(context.Context) (bool, error)) (letter byte, again time.Time, err error) {
+	compliance, settles := s.Judge(item, object)
+	if compliance != policies.Outdated {
+		return byte(compliance), time.Time{}, nil
+	}
+	now := s.now()
+	if settles.After(now) {
+		return byte(compliance), settles, nil
+	}
+	is, err := available(ctx)
+	if err != nil || is {
+		return byte(policies.Compliant), time.Time{}, err
+	}
+	return byte(compliance), now.Add(policies.Settle), nil
+}
+
+// availability returns a function that reads once whether a cluster is available.
+func (s ComplianceReader) availability(cluster string) func(context.Context) (bool, error) {
+	var mu sync.Mutex
+	var known *bool
+	return func(ctx context.Context) (bool, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if known != nil {
+			return *known, nil
+		}
+		registered := &unstructured.Unstructured{}
+		registered.SetGroupVersionKind(activitykit.ManagedClusterKind)
+		err := client.IgnoreNotFound(s.Hub.Client.Get(ctx, client.ObjectKey{Name: cluster}, registered))
+		if err == nil {
+			known = new(policies.Available(registered))
+		}
+		return known != nil && *known, err
+	}
 }
 
 func (s ComplianceReader) newObject() *unstructured.Unstructured {
@@ -98,17 +149,28 @@ type complianceWatch struct {
 	clusters []policies.KnownCluster
 	// latest is the last observed compliance of each cluster. Relapsed stays set.
 	latest map[string]policies.ClusterCompliance
-	// missing are the objects that did not exist on the API server.
-	missing map[client.ObjectKey]bool
+	// missing are the objects that did not exist on the API server, by item.
+	missing map[missingObject]bool
+	// alarm goes off when the compliance of a cluster may change without a change of an object.
+	alarm *time.Timer
+}
+
+type missingObject struct {
+	cluster string
+	item    int
 }
 
 // watch starts with the known compliance. A missing object is not read again until the watch shows it.
 func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWatch {
-	w := &complianceWatch{ComplianceReader: s, clusters: clusters, latest: map[string]policies.ClusterCompliance{}, missing: map[client.ObjectKey]bool{}}
+	w := &complianceWatch{
+		ComplianceReader: s, clusters: clusters, latest: map[string]policies.ClusterCompliance{}, missing: map[missingObject]bool{},
+		alarm: time.NewTimer(0),
+	}
+	w.alarm.Stop()
 	for _, known := range clusters {
-		for i := range known.Status {
-			if known.Status.Of(i) == s.Judge(nil) {
-				w.missing[client.ObjectKey{Namespace: known.Cluster, Name: s.Names[i]}] = true
+		for item := range known.Status {
+			if none, _ := s.Judge(item, nil); known.Status.Of(item) == none {
+				w.missing[missingObject{known.Cluster, item}] = true
 			}
 		}
 	}
@@ -116,21 +178,30 @@ func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWat
 }
 
 func (w *complianceWatch) await(ctx context.Context, until func() bool) error {
-	return activitykit.Waits{}.Await(ctx, w.Hub, []client.Object{w.newObject(), activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
+	return activitykit.Waits{}.AwaitAlarm(ctx, w.alarm.C, w.Hub, []client.Object{w.newObject(), activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
 		err := w.readAll(ctx)
 		return temporal.Observation{}, err == nil && until(), err
 	})
 }
 
 func (w *complianceWatch) readAll(ctx context.Context) error {
+	var next time.Time
 	for _, known := range w.clusters {
 		letters := make([]byte, len(w.Names))
-		for i, name := range w.Names {
-			compliance, err := w.compliance(ctx, client.ObjectKey{Namespace: known.Cluster, Name: name})
+		available := w.availability(known.Cluster)
+		for item := range w.Names {
+			object, err := w.object(ctx, known.Cluster, item)
 			if err != nil {
 				return err
 			}
-			letters[i] = byte(compliance)
+			letter, again, err := w.judge(ctx, item, object, available)
+			if err != nil {
+				return err
+			}
+			letters[item] = letter
+			if !again.IsZero() && (next.IsZero() || again.Before(next)) {
+				next = again
+			}
 		}
 		gone, err := activitykit.ManagedClusterGone(ctx, w.Hub, known.Cluster)
 		if err != nil {
@@ -141,29 +212,31 @@ func (w *complianceWatch) readAll(ctx context.Context) error {
 			known.Status.Of(known.Policy) == policies.Compliant && seen.Status.Of(known.Policy) != policies.Compliant
 		w.latest[known.Cluster] = seen
 	}
+	w.alarm.Stop()
+	if !next.IsZero() {
+		w.alarm.Reset(next.Sub(w.now()))
+	}
 	return nil
 }
 
-// compliance reads an object from the cache. If it is missing there, compliance reads it from the API server: the cache may lag, and a cluster whose
-// policy is unbound fails.
-func (w *complianceWatch) compliance(ctx context.Context, key client.ObjectKey) (policies.Compliance, error) {
-	object := w.newObject()
-	err := w.Hub.Cache.Get(ctx, key, object)
+// object reads the object of an item from the cache; nil: it does not exist. If it is missing there, object reads it from the API server: the cache may lag,
+// and a cluster whose policy is unbound fails.
+func (w *complianceWatch) object(ctx context.Context, cluster string, item int) (*unstructured.Unstructured, error) {
+	object, missing := w.newObject(), missingObject{cluster, item}
+	err := w.Hub.Cache.Get(ctx, client.ObjectKey{Namespace: cluster, Name: w.Names[item]}, object)
 	if err == nil {
-		delete(w.missing, key)
-		return w.Judge(object), nil
+		delete(w.missing, missing)
+		return object, nil
 	}
 	if !apierrors.IsNotFound(err) {
-		return policies.Unknown, err
+		return nil, err
 	}
-	if w.missing[key] {
-		return w.Judge(nil), nil
+	if w.missing[missing] {
+		return nil, nil
 	}
-	compliance, err := w.readObject(ctx, key)
-	if err == nil && compliance == w.Judge(nil) {
-		w.missing[key] = true
-	}
-	return compliance, err
+	object, err = w.readObject(ctx, cluster, item)
+	w.missing[missing] = err == nil && object == nil
+	return object, err
 }
 
 // changes are the clusters whose compliance changed, or that relapsed meanwhile.

@@ -62,12 +62,14 @@ type Plan struct {
 	BackupImage string `json:"backupImage,omitempty"`
 	// Digest identifies the plan: that of another plan differs.
 	Digest string `json:"digest,omitempty"`
+	// Settles is when the plan may change without a change on the hub; zero: it does not.
+	Settles time.Time `json:"-"`
 	// Spec is the spec with its defaults; nil: the spec in the input had them.
 	Spec *ranv1.ClusterGroupUpgradeSpec `json:"spec,omitempty"`
 }
 
-// planReader reads policies and cluster set bindings from the API server, and all other objects from the cache. The cache has only replicas of
-// policies.
+// planReader reads policies, cluster set bindings and the status of ManagedClusters from the API server, and all other objects from the cache. Of policies, the cache has
+// only replicas.
 type planReader struct {
 	client.Reader
 	api client.Reader
@@ -75,7 +77,9 @@ type planReader struct {
 
 // Get implements client.Reader.
 func (r planReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if object.GetObjectKind().GroupVersionKind().Group == policies.Policies.Group {
+	untyped, _ := object.(*unstructured.Unstructured)
+	root := object.GetObjectKind().GroupVersionKind() == policies.Policies && !policies.IsReplica(key.Name)
+	if root || untyped != nil && untyped.GroupVersionKind() == activitykit.ManagedClusterKind {
 		return r.api.Get(ctx, key, object, options...)
 	}
 	return r.Reader.Get(ctx, key, object, options...)
@@ -127,13 +131,17 @@ func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput)
 	if err != nil {
 		return err
 	}
-	kinds := []client.Object{kube.IfServed(activitykit.ManagedCluster("")), kube.IfServed(&ranv1.PreCachingConfig{})}
+	roots := &metav1.PartialObjectMetadata{}
+	roots.SetGroupVersionKind(policies.Policies)
+	kinds := []client.Object{kube.IfServed(activitykit.ManagedCluster("")), kube.IfServed(&ranv1.PreCachingConfig{}), kube.IfServed(roots)}
 	for _, kind := range []schema.GroupVersionKind{policies.Policies, manifestworks.Templates} {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
 		kinds = append(kinds, kube.IfServed(object))
 	}
-	return r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
+	alarm := time.NewTimer(0)
+	alarm.Stop()
+	return r.Waits.AwaitAlarm(ctx, alarm.C, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		started := time.Now()
 		plan, err := r.PlanRollout(ctx, in.Object)
 		if err != nil || plan.Digest != in.Digest {
@@ -143,8 +151,17 @@ func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput)
 		case <-ctx.Done():
 		case <-time.After(max(time.Second, planShare*time.Since(started))):
 		}
+		setAlarm(alarm, plan.Settles)
 		return temporal.Observation{}, false, nil
 	})
+}
+
+// setAlarm lets a stopped timer go off at a time; zero: not at all.
+func setAlarm(alarm *time.Timer, at time.Time) {
+	alarm.Stop()
+	if !at.IsZero() {
+		alarm.Reset(time.Until(at))
+	}
 }
 
 // plan is PlanRollout without the digest.
@@ -162,7 +179,8 @@ func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) 
 	if err != nil {
 		return Plan{}, err
 	}
-	inventory, err := snapshot.Inventory(ctx, planReader{Reader: hub.Cache, api: hub.Client}, &cgu)
+	now := time.Now()
+	inventory, err := snapshot.Inventory(ctx, planReader{Reader: hub.Cache, api: hub.Client}, &cgu, now)
 	if meta.IsNoMatchError(err) {
 		return Plan{}, temporal.Error(temporal.ErrNotFound,
 			"the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
@@ -171,8 +189,7 @@ func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) 
 		return Plan{}, activitykit.Explain(hub, "read what the plan depends on", err)
 	}
 	inventory.Rollouts = rollouts
-	now := time.Now()
-	plan := Plan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}}
+	plan := Plan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}, Settles: inventory.Settles}
 	plan.PolicyNamespaces, plan.PolicyContent = plan.Plan.PolicyNamespaces, plan.Plan.PolicyContent
 	plan.NotBound = rollout.CompactNotBound(plan.Plan.NotBound, slices.Concat(plan.RemediationPlan...))
 	if len(rollout.ChangedFields(given.Spec, cgu.Spec)) > 0 {

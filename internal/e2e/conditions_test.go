@@ -9,6 +9,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/precache"
@@ -37,25 +41,31 @@ func conditionRows() []row {
 		preCaching                        = noNodes + "\n  preCaching: true\n  preCachingConfigRef: {name: june}"
 		aborted                           = "False Aborted: Aborted because too many clusters failed; failed: spoke-6; not started: spoke-1"
 	)
-	refused := func(condition, message string) []seen {
-		return []seen{{condition, "False " + message, nil}, {succeeded, "False Failed: ", nil}}
+	waiting := func(name string, manifest func(string) string, condition, message string) row {
+		return row{name, manifest, []seen{
+			{condition, "False " + message, nil},
+			{progressing, "False InvalidPlan: the plan has errors: ", []string{"upgrade", "cancel", name}},
+			{succeeded, "False Cancelled: ", nil},
+		}}
 	}
 	return []row{
-		{"no-such-clusters", on("nowhere-1, spoke-1, nowhere-2", ""), refused(ranv1.ConditionClustersSelected,
-			"ClusterNotFound: Unable to select clusters: cluster nowhere-1 is not a ManagedCluster; cluster nowhere-2 is not a ManagedCluster")},
-		{"no-such-policies", on("spoke-1", "\n  managedPolicies: [nowhere-1, nowhere-2]"), refused(validated,
-			"NotAllManagedPoliciesExist: Missing managed policies: [nowhere-1 nowhere-2]")},
-		{"duplicate-policy-name", on("spoke-1", "\n  managedPolicies: [twin]"), refused(validated,
-			`AmbiguousManagedPoliciesNames: Managed policy name should be unique, but was found in multiple namespaces: {"twin":["default","kube-public"]}`)},
-		{"two-releases", on("spoke-1", "\n  managedPolicies: [older, newer]"), refused(validated,
-			"InvalidPlatformImage: platform image defined more than once with conflicting version values: 4.18.3 in policy default/older, 4.18.4 in policy default/newer")},
-		{"wrong-order", on("spoke-1", "\n  managedPolicies: [upper, lower]"), refused(validated,
-			"UnresolvableDenpendency: Managed Policy upper depends on lower, which is to be remediated later")},
-		{"no-such-template", on("spoke-1", "\n  manifestWorkTemplates: [nowhere-1]"), refused(validated,
-			"NotAllManifestTemplatesExist: Missing manifest templates: [nowhere-1]")},
-		{"no-precaching-config", on("spoke-1", noNodes+"\n  preCaching: true\n  preCachingConfigRef: {name: nowhere}"), refused(ranv1.ConditionPrecacheSpecValid,
-			`PrecacheSpecIncomplete: Precaching spec is incomplete: failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io "nowhere" not found`)},
-		{"precaching-failed", on("spoke-2", preCaching), refused(precached, "Failed: Precaching failed for all clusters; failed: spoke-2")},
+		waiting("no-such-clusters", on("nowhere-1, spoke-1, nowhere-2", ""), ranv1.ConditionClustersSelected,
+			"ClusterNotFound: Unable to select clusters: cluster nowhere-1 is not a ManagedCluster; cluster nowhere-2 is not a ManagedCluster"),
+		waiting("no-such-policies", on("spoke-1", "\n  managedPolicies: [nowhere-1, nowhere-2]"), validated,
+			"NotAllManagedPoliciesExist: Missing managed policies: [nowhere-1 nowhere-2]"),
+		waiting("duplicate-policy-name", on("spoke-1", "\n  managedPolicies: [twin]"), validated,
+			`AmbiguousManagedPoliciesNames: Managed policy name should be unique, but was found in multiple namespaces: {"twin":["default","kube-public"]}`),
+		waiting("two-releases", on("spoke-1", "\n  managedPolicies: [older, newer]"), validated,
+			"InvalidPlatformImage: platform image defined more than once with conflicting version values: 4.18.3 in policy default/older, 4.18.4 in policy default/newer"),
+		waiting("wrong-order", on("spoke-1", "\n  managedPolicies: [upper, lower]"), validated,
+			"UnresolvableDenpendency: Managed Policy upper depends on lower, which is to be remediated later"),
+		waiting("no-such-template", on("spoke-1", "\n  manifestWorkTemplates: [nowhere-1]"), validated,
+			"NotAllManifestTemplatesExist: Missing manifest templates: [nowhere-1]"),
+		waiting("no-precaching-config", on("spoke-1", noNodes+"\n  preCaching: true\n  preCachingConfigRef: {name: nowhere}"), ranv1.ConditionPrecacheSpecValid,
+			`PrecacheSpecIncomplete: Precaching spec is incomplete: failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io "nowhere" not found`),
+		{"precaching-failed", on("spoke-2", preCaching), []seen{
+			{precached, "False Failed: Precaching failed for all clusters; failed: spoke-2", nil}, {succeeded, "False Failed: ", nil},
+		}},
 		{"partially-precached", on("spoke-2, spoke-3", preCaching), []seen{
 			{precached, "True PartiallyDone: Precaching failed for 1 clusters; failed: spoke-2", nil},
 			{succeeded, "False Failed: Failed on 1 of 2 clusters; failed: spoke-2", nil},
@@ -94,8 +104,8 @@ func conditionRows() []row {
 			{progressing, "True InProgress: Soaking; ", []string{"upgrade", "cancel", "soaking"}},
 			{succeeded, "False Cancelled: ", nil},
 		}},
-		{"without-credentials", on("spoke-1, unreached-1, unreached-2", noNodes), refused(validated,
-			"ClusterUnreachable: no worker has credentials for unreached-1, unreached-2: ")},
+		waiting("without-credentials", on("spoke-1, unreached-1, unreached-2", noNodes), validated,
+			"ClusterUnreachable: no worker has credentials for unreached-1, unreached-2: "),
 		{"too-many-failed", func(name string) string {
 			return withStrategy(rolloutWithJob(name, "1", "spoke-6", "spoke-1"), "maxConcurrency: 1, maxFailures: 1")
 		}, []seen{{progressing, aborted, nil}, {succeeded, aborted, nil}}},
@@ -115,8 +125,8 @@ spec:
 	}
 }
 
-// unbound returns a policy that is not bound to a cluster, with an optional dependency.
-func unbound(name, namespace, dependsOn string) string {
+// aPolicy returns a policy with an optional dependency.
+func aPolicy(name, namespace, dependsOn string) string {
 	policy, _, _ := strings.Cut(informPolicy(name, ""), "\n---\n")
 	policy = strings.Replace(policy, "namespace: default", "namespace: "+namespace, 1)
 	if dependsOn != "" {
@@ -126,9 +136,18 @@ func unbound(name, namespace, dependsOn string) string {
 	return policy
 }
 
-// releasing returns an unbound policy that requires a release of the platform.
+// reportNonCompliant writes in the status of a policy that it is bound to a cluster, which does not comply.
+func reportNonCompliant(t *testing.T, policy, cluster string) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(policy), &object.Object))
+	status := fmt.Sprintf(`{"status":{"status":[{"clustername":%q,"clusternamespace":%q,"compliant":"NonCompliant"}]}}`, cluster, cluster)
+	require.NoError(t, hubClient(t).Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(status))))
+}
+
+// releasing returns a policy that requires a release of the platform.
 func releasing(name, version string) string {
-	return strings.Replace(unbound(name, "default", ""), "apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}",
+	return strings.Replace(aPolicy(name, "default", ""), "apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}",
 		"apiVersion: config.openshift.io/v1, kind: ClusterVersion, metadata: {name: version}, "+
 			"spec: {upstream: 'https://updates.example.com/graph', channel: stable-4.18, desiredUpdate: {version: "+version+"}}", 1)
 }
@@ -137,8 +156,9 @@ func releasing(name, version string) string {
 func TestRolloutsReachTheDocumentedConditions(t *testing.T) {
 	reserve(t, policyHub, "spoke-1", "spoke-2", "spoke-3", "spoke-4", "spoke-5", "spoke-6")
 	require.NoError(t, theFleet.Hub.Apply(t.Context(), "docs/examples/precaching-config.yaml"))
-	for _, policy := range []string{unbound("twin", "default", ""), unbound("twin", "kube-public", ""), unbound("upper", "default", "lower"), unbound("lower", "default", ""), releasing("older", "4.18.3"), releasing("newer", "4.18.4")} {
+	for _, policy := range []string{aPolicy("twin", "default", ""), aPolicy("twin", "kube-public", ""), aPolicy("upper", "default", "lower"), aPolicy("lower", "default", ""), releasing("older", "4.18.3"), releasing("newer", "4.18.4")} {
 		createOnHub(t, policy)
+		reportNonCompliant(t, policy, "spoke-1")
 	}
 	register(t, "unreached-1", nil)
 	register(t, "unreached-2", nil)

@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"drydock.dev/drydock/activities/activitykit"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/propagator"
 )
@@ -63,6 +64,39 @@ kind: PlacementBinding
 metadata: {namespace: default, name: NAME}
 placementRef: {apiGroup: apps.open-cluster-management.io, kind: PlacementRule, name: NAME}
 subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: NAME}]`)
+}
+
+// The rollout is started before its policy exists, and its policy before it is bound.
+func TestARolloutStartsOnceItsPoliciesAreBound(t *testing.T) {
+	reserve(t, policyHub, edges)
+	for _, edge := range []string{"edge-1", "edge-2"} {
+		register(t, edge, nil)
+	}
+	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return 0 }})
+	require.NoError(t, err)
+	t.Cleanup(hub.Stop)
+	awaitValidated := func(message string) {
+		t.Helper()
+		awaitStatus(t, "later", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+			return strings.Contains(conditionMessage(s, ranv1.ConditionValidated), message)
+		})
+	}
+	startUnchecked(t, on("edge-1, edge-2", "\n  managedPolicies: [clock]\n  actions: {afterCompletion: {addClusterLabels: {clock: set}}}")("later"))
+	awaitValidated("Missing managed policies: [clock]")
+	policy, binding, _ := strings.Cut(informPolicy("clock", "", "edge-1"), "\n---\n")
+	createOnHub(t, policy)
+	awaitValidated("policy default/clock is bound to none of the selected clusters (edge-1, edge-2)")
+	createOnHub(t, binding)
+	ended := awaitStatus(t, "later", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return conditionMessage(s, ranv1.ConditionSucceeded) != ""
+	})
+	require.Equal(t, "True Completed: All clusters are compliant with all the managed policies; skipped because no policy of the rollout is bound to them: edge-2",
+		conditionMessage(ended, ranv1.ConditionSucceeded))
+	for edge, label := range map[string]string{"edge-1": "set", "edge-2": ""} {
+		managed := activitykit.ManagedCluster(edge)
+		require.NoError(t, hubClient(t).Get(t.Context(), client.ObjectKeyFromObject(managed), managed))
+		require.Equal(t, label, managed.Labels["clock"], edge)
+	}
 }
 
 // Only the hub knows the clusters. edge-1 loses compliance with its first policy while that soaks. edge-2 never complies with the other policy.

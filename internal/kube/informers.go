@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -35,10 +37,10 @@ const absenceHolds = 5 * time.Second
 // caller's deadline.
 type informers struct {
 	cache.Cache
-	// selected are the caches of kinds that are filtered or trimmed.
-	selected map[schema.GroupVersionKind]cache.Cache
-	cluster  *Cluster
-	scheme   *runtime.Scheme
+	// selected are the caches of kinds that are filtered or trimmed. metadata are those for reads of metadata only.
+	selected, metadata map[schema.GroupVersionKind]cache.Cache
+	cluster            *Cluster
+	scheme             *runtime.Scheme
 
 	mu          sync.Mutex
 	podsIndexed bool
@@ -66,7 +68,7 @@ func newInformers(cluster *Cluster, config *rest.Config, connections *http.Clien
 		return nil, err
 	}
 	i := &informers{
-		Cache: inner, selected: map[schema.GroupVersionKind]cache.Cache{}, cluster: cluster, scheme: scheme,
+		Cache: inner, selected: map[schema.GroupVersionKind]cache.Cache{}, metadata: map[schema.GroupVersionKind]cache.Cache{}, cluster: cluster, scheme: scheme,
 		absent: map[schema.GroupVersionKind]absence{},
 	}
 	for _, part := range parts() {
@@ -75,7 +77,11 @@ func newInformers(cluster *Cluster, config *rest.Config, connections *http.Clien
 			return nil, err
 		}
 		some.DefaultTransform = part.trim
-		if i.selected[part.kind], err = cache.New(config, some); err != nil {
+		caches := i.selected
+		if part.metadata {
+			caches = i.metadata
+		}
+		if caches[part.kind], err = cache.New(config, some); err != nil {
 			return nil, err
 		}
 	}
@@ -85,15 +91,18 @@ func newInformers(cluster *Cluster, config *rest.Config, connections *http.Clien
 // Start runs the caches until ctx is done.
 func (i *informers) Start(ctx context.Context) error {
 	var running sync.WaitGroup
-	for _, selected := range i.selected {
+	for _, selected := range slices.Concat(slices.Collect(maps.Values(i.selected)), slices.Collect(maps.Values(i.metadata))) {
 		running.Go(func() { _ = selected.Start(ctx) }) // it only fails if started twice
 	}
 	defer running.Wait()
 	return i.Cache.Start(ctx)
 }
 
-// of returns the cache that a kind is in.
-func (i *informers) of(kind schema.GroupVersionKind) cache.Cache {
+// of returns the cache that an object of a kind is in.
+func (i *informers) of(kind schema.GroupVersionKind, object client.Object) cache.Cache {
+	if _, metadata := object.(*metav1.PartialObjectMetadata); metadata && i.metadata[kind] != nil {
+		return i.metadata[kind]
+	}
 	if selected := i.selected[kind]; selected != nil {
 		return selected
 	}
@@ -109,7 +118,7 @@ func (i *informers) Get(ctx context.Context, name client.ObjectKey, object clien
 	if err != nil {
 		return err
 	}
-	return i.of(kind).Get(ctx, name, object, options...)
+	return i.of(kind, object).Get(ctx, name, object, options...)
 }
 
 // List reads many objects.
@@ -125,7 +134,7 @@ func (i *informers) List(ctx context.Context, list client.ObjectList, options ..
 	if err != nil {
 		return err
 	}
-	return i.of(kind).List(ctx, list, options...)
+	return i.of(kind, item).List(ctx, list, options...)
 }
 
 // itemOf returns an empty object of the list's items: an informer for a list is that of its items.
@@ -165,7 +174,7 @@ func (i *informers) GetInformer(ctx context.Context, object client.Object, optio
 	if err := i.recentlyAbsent(kind); err != nil {
 		return nil, err
 	}
-	found, err := i.of(kind).GetInformer(ctx, object, append(options, cache.BlockUntilSynced(false))...)
+	found, err := i.of(kind, object).GetInformer(ctx, object, append(options, cache.BlockUntilSynced(false))...)
 	if err != nil {
 		return nil, i.explain(kind, err)
 	}

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 
@@ -13,14 +14,25 @@ type part struct {
 	kind schema.GroupVersionKind
 	// selector selects objects by label; the others are not read.
 	selector string
+	// metadata: the part is for reads of metadata only.
+	metadata bool
 	// trim keeps the fields that are used.
 	trim toolscache.TransformFunc
 }
 
-// parts: of policies and manifest works, the status of the clusters. Their specs are read from the API server.
+// parts: of the replicas of policies and of manifest works, the status of the clusters; of the policies themselves, the metadata. Their specs are read from the API server.
 func parts() []part {
 	return []part{
-		{policies.Policies, policies.Replicas, policies.TrimObject},
-		{manifestworks.Works, manifestworks.Ours, manifestworks.TrimObject},
+		{kind: policies.Policies, selector: policies.Replicas, trim: policies.TrimObject},
+		{kind: policies.Policies, selector: policies.Roots, metadata: true, trim: trimMetadata},
+		{kind: manifestworks.Works, selector: manifestworks.Ours, trim: manifestworks.TrimObject},
 	}
+}
+
+// trimMetadata keeps of the metadata of an object what tells that it has changed.
+func trimMetadata(object any) (any, error) {
+	if found, ok := object.(*metav1.PartialObjectMetadata); ok {
+		found.ManagedFields, found.Annotations = nil, nil
+	}
+	return object, nil
 }

@@ -10,6 +10,8 @@ const (
 	Compliant    Compliance = 'C'
 	NonCompliant Compliance = 'N'
 	Pending      Compliance = 'P'
+	// Outdated: the cluster was Compliant before the policy was changed or enforced, and has not reported since.
+	Outdated Compliance = 'O'
 	// Unknown: the policy is bound to the cluster, but its compliance is not reported yet.
 	Unknown Compliance = 'U'
 	// Unbound: the policy is not bound to the cluster.
@@ -23,7 +25,7 @@ func (c Compliance) String() string {
 		return "Compliant"
 	case NonCompliant:
 		return "NonCompliant"
-	case Pending:
+	case Pending, Outdated:
 		return "Pending"
 	case Unbound:
 		return "Unbound"

@@ -49,6 +49,9 @@ const (
 	Replicas = LabelRoot + ",!" + LabelRollout
 )
 
+// IsReplica reports whether a policy of that name is the replica of another one: its name is <namespace>.<name>, and others have no dot.
+func IsReplica(name string) bool { return strings.Contains(name, ".") }
+
 // Pin identifies an object and its generation. It changes with the spec, but not with labels and annotations.
 func Pin(object metav1.Object) string {
 	return string(object.GetUID()) + "/" + strconv.FormatInt(object.GetGeneration(), 10)
@@ -60,9 +63,10 @@ func Generation(pin string) string {
 	return generation
 }
 
-// Trim keeps of a replica only its identity and what ComplianceOf reads: a hub has a replica for each cluster and policy, each with the whole policy in it.
+// Trim keeps of a replica only its identity and what ReadReport reads: a hub has a replica for each cluster and policy, each with the whole policy in it.
 func Trim(replica *unstructured.Unstructured) *unstructured.Unstructured {
 	compliant, found, _ := unstructured.NestedString(replica.Object, "status", "compliant")
+	report := ReadReport(replica)
 	trimmed := &unstructured.Unstructured{Object: map[string]any{}}
 	trimmed.SetGroupVersionKind(replica.GroupVersionKind())
 	trimmed.SetNamespace(replica.GetNamespace())
@@ -73,6 +77,7 @@ func Trim(replica *unstructured.Unstructured) *unstructured.Unstructured {
 	if found {
 		trimmed.Object["status"] = map[string]any{"compliant": compliant}
 	}
+	trimmed.Object[trimmedTimes] = report.times()
 	return trimmed
 }
 

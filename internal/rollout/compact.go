@@ -91,15 +91,19 @@ func NamesInState(clusters []ranv1.ClusterStatus, state ranv1.ClusterState) []st
 	return names
 }
 
-// WithoutWork returns the names of the clusters that need no work, in their order. Clusters that were left out are none.
-func WithoutWork(clusters []ranv1.ClusterStatus) []string {
+// DoneBefore returns the names of the clusters that were done before the rollout began, in their order.
+func DoneBefore(clusters []ranv1.ClusterStatus) []string {
 	var names []string
 	for i := range clusters {
-		if clusters[i].State == ranv1.ClusterSkipped && clusters[i].Reason != ReasonNotCompleteInBlockers {
+		if doneBefore(&clusters[i]) {
 			names = append(names, clusters[i].Name)
 		}
 	}
 	return names
+}
+
+func doneBefore(cluster *ranv1.ClusterStatus) bool {
+	return cluster.State == ranv1.ClusterSkipped && cluster.Reason == ReasonAlreadyCompliant
 }
 
 // NamesOf returns the names of clusters, in their order.

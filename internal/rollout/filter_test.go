@@ -65,7 +65,7 @@ func TestClustersThatAreLeftOutMakeRoomInTheBatches(t *testing.T) {
 	require.Equal(t, []string{"c2", "c1", "c8"}, rollout.LeaveOut(&status, strategy, []string{"c3", "c4", "c6", "c7", "c99"}))
 	require.Equal(t, [][]string{{"c3"}, {"c4", "c5"}, {"c6"}}, status.RemediationPlan)
 	require.EqualValues(t, 2, status.ComputedMaxFailures, "half of the others")
-	require.Equal(t, []string{"c7"}, rollout.WithoutWork(status.Clusters))
+	require.Equal(t, []string{"c7"}, rollout.DoneBefore(status.Clusters))
 	require.Equal(t, status.RemediationPlan, rollout.Expand(rollout.Compact(status)).RemediationPlan)
 	require.False(t, rollout.NoneLeft(status.Clusters))
 

@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -25,6 +26,8 @@ type Inventory struct {
 	ManifestWorkTemplates []Template
 	// BoundSets are the sets of clusters that placements may select from, by the namespaces of the policies; nil: not needed, or unknown.
 	BoundSets map[string][]string
+	// Settles is when the compliance of a cluster may begin to count without a change on the hub; zero: it does not.
+	Settles time.Time
 	// PreCachingConfig that the rollout refers to; nil if it does not exist.
 	PreCachingConfig *ranv1.PreCachingConfigSpec
 }
@@ -61,6 +64,8 @@ type Policy struct {
 	Subscriptions []Subscription
 	// Compliant has an entry for each cluster that the policy is bound to: whether the cluster is Compliant.
 	Compliant map[string]bool
+	// Specified is when its spec was last changed; zero: unknown.
+	Specified time.Time
 }
 
 // Subscription is a Subscription of Operator Lifecycle Manager in a policy, as the status of a rollout lists it.
@@ -88,7 +93,7 @@ func (p Policy) BoundTo(cluster string) bool {
 
 // ReadPolicy reads a root policy. It returns an error when a field has another type than the API gives it.
 func ReadPolicy(object *unstructured.Unstructured) (Policy, error) {
-	policy := Policy{Namespace: object.GetNamespace(), Name: object.GetName(), Compliant: map[string]bool{}}
+	policy := Policy{Namespace: object.GetNamespace(), Name: object.GetName(), Compliant: map[string]bool{}, Specified: policies.Specified(object)}
 	for _, read := range []func(map[string]any) error{policy.readTemplates, policy.readDependencies, policy.readCompliance} {
 		if err := read(object.Object); err != nil {
 			return Policy{}, fmt.Errorf("policy %s: %w", policy, err)

@@ -63,6 +63,7 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 		if len(clusters) == 0 {
 			result.Message += "; no cluster was selected"
 		}
+		result.Message += describeNotDone(clusters)
 		return result
 	case end == EndCanaryTimedOut:
 		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.timedOut()+" on canary clusters"
@@ -93,9 +94,39 @@ func unfinished(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
 	return unfinishedClusters
 }
 
-// describe lists the clusters by state, e.g. "; failed: c1; timed out: c2, c3". It names at most 20 per state, since the status has them all.
+// describeNotDone lists the skipped clusters that are not done, e.g. "; no policy is bound to: c3".
+func describeNotDone(clusters []ranv1.ClusterStatus) string {
+	var notBound, enforced []string
+	for i := range clusters {
+		switch {
+		case clusters[i].State != ranv1.ClusterSkipped:
+		case clusters[i].Reason == ReasonNotBound:
+			notBound = append(notBound, clusters[i].Name)
+		case clusters[i].Reason == ReasonAlreadyEnforced:
+			enforced = append(enforced, clusters[i].Name)
+		}
+	}
+	var text string
+	if len(notBound) > 0 {
+		text += "; skipped because no policy of the rollout is bound to them: " + someNames(notBound)
+	}
+	if len(enforced) > 0 {
+		text += "; skipped because they do not comply with policies that enforce already: " + someNames(enforced)
+	}
+	return text
+}
+
+// someNames lists at most 20 names, since the status has them all.
+func someNames(names []string) string {
+	const most = 20
+	if len(names) <= most {
+		return strings.Join(names, ", ")
+	}
+	return fmt.Sprintf("%s and %d more", strings.Join(names[:most], ", "), len(names)-most)
+}
+
+// describe lists the clusters by state, e.g. "; failed: c1; timed out: c2, c3".
 func describe(clusters []ranv1.ClusterStatus) string {
-	const maxNames = 20
 	var text string
 	for _, group := range []struct {
 		title  string
@@ -116,10 +147,7 @@ func describe(clusters []ranv1.ClusterStatus) string {
 		if len(names) == 0 {
 			continue
 		}
-		text += "; " + group.title + ": " + strings.Join(names[:min(len(names), maxNames)], ", ")
-		if len(names) > maxNames {
-			text += fmt.Sprintf(" and %d more", len(names)-maxNames)
-		}
+		text += "; " + group.title + ": " + someNames(names)
 	}
 	return text
 }

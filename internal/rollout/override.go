@@ -16,7 +16,7 @@ func overrideWarnings(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgr
 	}
 	var working []string
 	for _, cluster := range selected {
-		if start, _ := firstPolicyToEnforce(cluster, forUpgrade); start >= 0 {
+		if firstPolicyToEnforce(cluster, forUpgrade) >= 0 {
 			working = append(working, cluster)
 		}
 	}

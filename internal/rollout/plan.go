@@ -55,8 +55,15 @@ type SkippedCluster struct {
 	Message string `json:"message,omitempty"`
 }
 
-// ReasonAlreadyCompliant: the rollout has no work on the cluster.
-const ReasonAlreadyCompliant = "AlreadyCompliant"
+// Reasons of clusters without work.
+const (
+	// ReasonAlreadyCompliant: the cluster complies already, or the rollout has nothing to remediate. It is done.
+	ReasonAlreadyCompliant = "AlreadyCompliant"
+	// ReasonNotBound: no policy of the rollout is bound to the cluster. It is not done: its compliance is unknown.
+	ReasonNotBound = "NotBound"
+	// ReasonAlreadyEnforced: the cluster does not comply with policies that enforce already, which are not the rollout's work. It is not done.
+	ReasonAlreadyEnforced = "AlreadyEnforced"
+)
 
 // NewPlan selects the clusters of a rollout and divides those that need work into batches. An invalid plan has no batches, and a False condition that
 // names every problem.
@@ -155,24 +162,23 @@ func (p *Plan) divideWork(cgu *ranv1.ClusterGroupUpgrade, selected []string, pol
 			working[cluster] = true
 			continue
 		}
-		start, bound := firstPolicyToEnforce(cluster, policies.forUpgrade)
+		start := firstPolicyToEnforce(cluster, policies.forUpgrade)
 		switch {
 		case start >= 0:
 			working[cluster] = true
 			p.StartPolicyIndex[cluster] = start
 		case RemediationOf(cgu) == Nothing:
-			p.skip(cluster, "the rollout has nothing to remediate")
-		case !bound && !slices.ContainsFunc(policies.compliantBefore, func(p Policy) bool { return p.BoundTo(cluster) }):
-			p.skip(cluster, "no policy of the rollout is bound to the cluster")
+			p.skip(cluster, ReasonAlreadyCompliant, "the rollout has nothing to remediate")
 		default:
-			p.skip(cluster, "compliant with every policy of the rollout that is bound to the cluster")
+			reason, message := policies.reasonNoWork(cluster)
+			p.skip(cluster, reason, message)
 		}
 	}
 	return working
 }
 
-func (p *Plan) skip(cluster, message string) {
-	p.Skipped = append(p.Skipped, SkippedCluster{Cluster: cluster, Reason: ReasonAlreadyCompliant, Message: message})
+func (p *Plan) skip(cluster, reason, message string) {
+	p.Skipped = append(p.Skipped, SkippedCluster{Cluster: cluster, Reason: reason, Message: message})
 }
 
 // shareOf converts a number or a percentage to a number of clusters, from 1 to the number of selected clusters. A percentage is rounded down.
@@ -212,7 +218,7 @@ func batches(selected []string, working map[string]bool, canaries []string, size
 }
 
 func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies policyChoice, inventory Inventory) verdict {
-	v := policies.verdict()
+	v := policies.verdict(selected)
 	problems := templateProblems(cgu, inventory.ManifestWorkTemplates)
 	if v.good && len(problems) > 0 {
 		return verdict{

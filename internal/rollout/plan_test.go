@@ -189,7 +189,7 @@ func TestPlanOfPolicies(t *testing.T) {
 			policies: []rollout.Policy{policy("p1", compliance{"c1": false, "c2": true, "c4": false})},
 			want: plan{
 				batches: [][]string{{"c4"}, {"c1"}}, forUpgrade: []string{"p1"}, compliantBefore: []string{},
-				start: map[string]int{"c1": 0, "c4": 0}, skipped: []string{"c2", "c3"}, validated: "Completed validation",
+				start: map[string]int{"c1": 0, "c4": 0}, skipped: []string{"c2 AlreadyCompliant", "c3 NotBound"}, validated: "Completed validation",
 			},
 		},
 		{
@@ -200,7 +200,7 @@ func TestPlanOfPolicies(t *testing.T) {
 			},
 			want: plan{
 				batches: [][]string{{"c1"}}, forUpgrade: []string{"p2"}, compliantBefore: []string{"p1"},
-				start: map[string]int{"c1": 0}, skipped: []string{"c2"}, validated: "Completed validation",
+				start: map[string]int{"c1": 0}, skipped: []string{"c2 AlreadyCompliant"}, validated: "Completed validation",
 			},
 		},
 		{
@@ -209,7 +209,7 @@ func TestPlanOfPolicies(t *testing.T) {
 			policies: []rollout.Policy{policy("p1", compliance{"c1": true})},
 			want: plan{
 				batches: [][]string{}, forUpgrade: []string{"p1"}, compliantBefore: []string{},
-				start: map[string]int{}, skipped: []string{"c1", "c2"}, validated: "Completed validation",
+				start: map[string]int{}, skipped: []string{"c1 AlreadyCompliant", "c2 NotBound"}, validated: "Completed validation",
 			},
 		},
 		{
@@ -218,7 +218,7 @@ func TestPlanOfPolicies(t *testing.T) {
 			policies: []rollout.Policy{policy("p1", compliance{"c1": true}, readsStatus)},
 			want: plan{
 				batches: [][]string{}, forUpgrade: []string{"p1"}, compliantBefore: []string{},
-				start: map[string]int{}, skipped: []string{"c1"}, validated: "Completed validation",
+				start: map[string]int{}, skipped: []string{"c1 AlreadyCompliant"}, validated: "Completed validation",
 			},
 		},
 		{
@@ -246,8 +246,7 @@ func TestPlanOfPolicies(t *testing.T) {
 			require.True(t, got.Valid(), got.Problems())
 			var skipped []string
 			for _, cluster := range got.Skipped {
-				require.Equal(t, rollout.ReasonAlreadyCompliant, cluster.Reason)
-				skipped = append(skipped, cluster.Cluster)
+				skipped = append(skipped, cluster.Cluster+" "+cluster.Reason)
 			}
 			require.Equal(t, test.want, plan{
 				got.RemediationPlan, got.ManagedPoliciesForUpgrade, got.ManagedPoliciesCompliantBeforeUpgrade, got.StartPolicyIndex,
@@ -262,15 +261,21 @@ func TestASkippedClusterHasAReason(t *testing.T) {
 	skipped := func(policies ...rollout.Policy) map[string]string {
 		messages := map[string]string{}
 		for _, cluster := range rollout.NewPlan(cgu, rollout.Inventory{Clusters: fleet(), Policies: policies}, noon).Skipped {
-			messages[cluster.Cluster] = cluster.Message
+			messages[cluster.Cluster] = cluster.Reason + ": " + cluster.Message
 		}
 		return messages
 	}
-	const unbound, complies = "no policy of the rollout is bound to the cluster", "compliant with every policy of the rollout that is bound to the cluster"
+	const (
+		unbound  = "NotBound: no policy of the rollout is bound to the cluster"
+		complies = "AlreadyCompliant: compliant with every policy of the rollout that is bound to the cluster"
+		enforced = "AlreadyEnforced: the cluster does not comply with policies that the rollout leaves out because they enforce already: [p1]"
+	)
 	require.Equal(t, map[string]string{"c2": unbound}, skipped(policy("p1", compliance{"c1": false}), policy("p2", compliance{"c1": false})))
 	require.Equal(t, map[string]string{"c2": complies}, skipped(policy("p1", compliance{"c1": false, "c2": true}), policy("p2", compliance{"c1": false})))
 	require.Equal(t, map[string]string{"c1": complies, "c2": complies},
 		skipped(policy("p1", compliance{"c1": true, "c2": true}), policy("p2", compliance{"c1": true, "c2": true})), "also with policies that are left out")
+	require.Equal(t, map[string]string{"c1": complies, "c2": enforced},
+		skipped(policy("p1", compliance{"c1": true, "c2": false}, enforces), policy("p2", compliance{"c1": true, "c2": true})))
 }
 
 func TestAnInvalidChoiceOfPoliciesReportsAllErrors(t *testing.T) {
@@ -285,6 +290,12 @@ func TestAnInvalidChoiceOfPoliciesReportsAllErrors(t *testing.T) {
 			name: "a policy whose templates cannot be read", reason: "NotAllManagedPoliciesExist",
 			message:  "Missing managed policies: [p2]; Invalid managed policies: [p1]; policy default/p1: spec.policy-templates[0]: objectDefinition is missing",
 			policies: []rollout.Policy{policy("p1", compliance{"c1": false}, broken)},
+		},
+		{
+			name: "a policy that is bound to no selected cluster", reason: "NotAllManagedPoliciesExist",
+			message: "Missing managed policies: [p1 p2]; policy default/p1 is bound to none of the selected clusters (c1): bind it to them with a PlacementBinding" +
+				"; policy default/p2 is bound to none of the selected clusters (c1): bind it to them with a PlacementBinding",
+			policies: []rollout.Policy{policy("p1", compliance{"c2": true}), policy("p2", compliance{}, enforces)},
 		},
 		{
 			name: "an ambiguous name", reason: "AmbiguousManagedPoliciesNames",

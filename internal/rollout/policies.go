@@ -16,7 +16,9 @@ import (
 type policyChoice struct {
 	forUpgrade, compliantBefore []Policy
 	missing                     []string
-	invalid, enforcing          []Policy
+	// unbound are bound to no selected cluster.
+	unbound            []Policy
+	invalid, enforcing []Policy
 	// ambiguous names with the namespaces they were found in.
 	ambiguous map[string][]string
 	// platform are the reasons why the policies do not determine one release.
@@ -35,16 +37,16 @@ func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Pol
 			continue
 		}
 		seen[name] = true
-		found := candidates(name, selected, all)
-		if len(found) == 0 {
-			choice.missing = append(choice.missing, name)
+		named, bound := candidates(name, selected, all)
+		switch {
+		case len(bound) == 0:
+			choice.missing, choice.unbound = append(choice.missing, name), append(choice.unbound, named...)
+			continue
+		case len(bound) > 1:
+			choice.ambiguous[name] = namespaces(bound)
 			continue
 		}
-		if len(found) > 1 {
-			choice.ambiguous[name] = namespaces(found)
-			continue
-		}
-		policy := found[0]
+		policy := bound[0]
 		if policy.Invalid == "" {
 			policy.Invalid = notEnforceable(cgu, policy)
 		}
@@ -114,22 +116,18 @@ func (c *policyChoice) add(policy Policy, selected []string) {
 	}
 }
 
-// candidates returns the policies of that name that are bound to a selected cluster or, without any, all of that name.
-func candidates(name string, selected []string, all []Policy) []Policy {
-	var named, bound []Policy
+// candidates returns the policies of that name, and those of them that are bound to a selected cluster. Without a selected cluster, that is all of them.
+func candidates(name string, selected []string, all []Policy) (named, bound []Policy) {
 	for _, policy := range all {
 		if policy.Name != name {
 			continue
 		}
 		named = append(named, policy)
-		if slices.ContainsFunc(selected, policy.BoundTo) {
+		if len(selected) == 0 || slices.ContainsFunc(selected, policy.BoundTo) {
 			bound = append(bound, policy)
 		}
 	}
-	if len(bound) > 0 {
-		return bound
-	}
-	return named
+	return named, bound
 }
 
 func compliantEverywhere(policy Policy, selected []string) bool {
@@ -155,27 +153,33 @@ func NotBound(enforced []Policy, clusters []string) map[string][]int {
 	return notBound
 }
 
-// firstPolicyToEnforce returns the index of the first policy that is bound to the cluster and not Compliant, or -1. bound reports whether any policy
-// is bound to it.
-func firstPolicyToEnforce(cluster string, forUpgrade []Policy) (index int, bound bool) {
-	for i, policy := range forUpgrade {
-		if !policy.BoundTo(cluster) {
-			continue
-		}
-		bound = true
-		if !policy.Compliant[cluster] {
-			return i, true
-		}
+// firstPolicyToEnforce returns the index of the first policy that is bound to the cluster and not Compliant, or -1.
+func firstPolicyToEnforce(cluster string, forUpgrade []Policy) int {
+	return slices.IndexFunc(forUpgrade, func(p Policy) bool { return p.BoundTo(cluster) && !p.Compliant[cluster] })
+}
+
+// reasonNoWork is why the rollout has no work on a cluster. The cluster is done only if it complies with at least one policy of the rollout.
+func (c policyChoice) reasonNoWork(cluster string) (reason, message string) {
+	boundTo := func(p Policy) bool { return p.BoundTo(cluster) }
+	enforced := slices.DeleteFunc(slices.Clone(c.enforcing), func(p Policy) bool { return !p.BoundTo(cluster) || p.Compliant[cluster] })
+	switch {
+	case len(enforced) > 0:
+		return ReasonAlreadyEnforced, fmt.Sprintf("the cluster does not comply with policies that the rollout leaves out because they enforce already: %s", names(enforced))
+	case slices.ContainsFunc(slices.Concat(c.forUpgrade, c.compliantBefore, c.enforcing), boundTo):
+		return ReasonAlreadyCompliant, "compliant with every policy of the rollout that is bound to the cluster"
 	}
-	return -1, bound
+	return ReasonNotBound, "no policy of the rollout is bound to the cluster"
 }
 
 // verdict names every problem, in the words of TALM, and the policies that enforce already.
-func (c policyChoice) verdict() verdict {
+func (c policyChoice) verdict(selected []string) verdict {
 	v := verdict{condition: ranv1.ConditionValidated, reason: ranv1.ReasonNotAllManagedPoliciesExist}
 	var problems []string
 	if len(c.missing) > 0 {
 		problems = append(problems, fmt.Sprintf("Missing managed policies: %s", c.missing))
+	}
+	for _, policy := range c.unbound {
+		problems = append(problems, fmt.Sprintf("policy %s is bound to none of the selected clusters (%s): bind it to them with a PlacementBinding", policy, someNames(selected)))
 	}
 	if len(c.invalid) > 0 {
 		problems = append(problems, fmt.Sprintf("Invalid managed policies: %s", names(c.invalid)))

@@ -73,6 +73,10 @@ func (d *drawn) drawPolicies(t *rapid.T) {
 				bound[cluster.Name] = false
 			}
 		}
+		isBound := func(cluster string) bool { _, is := bound[cluster]; return is }
+		if len(d.selected) > 0 && !slices.ContainsFunc(d.selected, isBound) { // or the plan would be invalid
+			bound[d.selected[0]] = false
+		}
 		names = append(names, name)
 		d.inventory.Policies = append(d.inventory.Policies, policy(name, bound))
 	}

@@ -54,7 +54,7 @@ func finishedClusters(status *ranv1.ClusterGroupUpgradeStatus) []ranv1.ClusterSt
 	var finished []ranv1.ClusterStatus
 	for _, c := range status.Clusters {
 		switch {
-		case c.State == ranv1.ClusterSkipped && c.Reason == ReasonAlreadyCompliant && status.Status.StartedAt != nil:
+		case doneBefore(&c) && status.Status.StartedAt != nil:
 			c = ranv1.ClusterStatus{Name: c.Name, State: ranv1.ClusterComplete}
 		case c.State == ranv1.ClusterComplete:
 			c.CurrentPolicy, c.CurrentManifestWork = nil, nil

@@ -50,6 +50,12 @@ func selectClusters(spec *ranv1.ClusterGroupUpgradeSpec, clusters []Cluster) (se
 	return selected, append(problems, eachOrSome(unlisted, "canary cluster %s is not in the list of clusters", "%d canaries are not in the list of clusters")...)
 }
 
+// Selected returns the clusters that a rollout selects, also if its selection has errors.
+func Selected(spec *ranv1.ClusterGroupUpgradeSpec, clusters []Cluster) []string {
+	selected, _ := selectClusters(spec, clusters)
+	return selected
+}
+
 // namedUnknown is the number of names that a message lists.
 const namedUnknown = 3
 

@@ -41,6 +41,11 @@ func TestOutcome(t *testing.T) {
 		reason, message string
 	}{
 		{"every cluster complete or skipped", rollout.NodeMaintenance, rollout.EndFinished, clusters(complete, skipped), "True", "Completed", "Node maintenance is complete on all clusters"},
+		{"clusters without bound policies", rollout.ManagedPolicies, rollout.EndFinished, []ranv1.ClusterStatus{
+			{Name: "c1", State: ranv1.ClusterSkipped, Reason: rollout.ReasonAlreadyCompliant}, {Name: "c2", State: ranv1.ClusterSkipped, Reason: rollout.ReasonNotBound},
+			{Name: "c3", State: ranv1.ClusterSkipped, Reason: rollout.ReasonAlreadyEnforced},
+		}, "True", "Completed", "All clusters are compliant with all the managed policies; skipped because no policy of the rollout is bound to them: c2" +
+			"; skipped because they do not comply with policies that enforce already: c3"},
 		{"no clusters at all", rollout.ManagedPolicies, rollout.EndFinished, nil, "True", "Completed", "All clusters are compliant with all the managed policies; no cluster was selected"},
 		{"a timeout after every cluster is complete", rollout.ManifestWorks, rollout.EndTimedOut, clusters(complete), "True", "Completed", "All manifestworks rolled out successfully on all clusters"},
 		{"a cluster that failed", rollout.NodeMaintenance, rollout.EndFinished, clusters(complete, failed), "False", "Failed", "Failed on 1 of 2 clusters; failed: c2"},

@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
@@ -37,6 +38,8 @@ import (
 type File struct {
 	scheme  *runtime.Scheme
 	objects map[schema.GroupVersionKind][]*unstructured.Unstructured
+	// named has the same objects by name.
+	named map[schema.GroupVersionKind]map[client.ObjectKey]*unstructured.Unstructured
 }
 
 // Open reads a file of YAML documents, JSON, or lists, compressed with gzip or not; "-" is stdin. An object that appears twice is
@@ -65,7 +68,10 @@ func Parse(name string, text []byte) (*File, error) {
 	if err != nil && !unreadable {
 		return nil, err
 	}
-	file := &File{scheme: scheme, objects: map[schema.GroupVersionKind][]*unstructured.Unstructured{}}
+	file := &File{
+		scheme: scheme, objects: map[schema.GroupVersionKind][]*unstructured.Unstructured{},
+		named: map[schema.GroupVersionKind]map[client.ObjectKey]*unstructured.Unstructured{},
+	}
 	seen := map[string]bool{}
 	for _, object := range objects {
 		identity := describe(object.GroupVersionKind().GroupKind(), object.GetNamespace(), object.GetName())
@@ -80,6 +86,10 @@ func Parse(name string, text []byte) (*File, error) {
 		seen[identity] = true
 		gvk := object.GroupVersionKind()
 		file.objects[gvk] = append(file.objects[gvk], object)
+		if file.named[gvk] == nil {
+			file.named[gvk] = map[client.ObjectKey]*unstructured.Unstructured{}
+		}
+		file.named[gvk][client.ObjectKeyFromObject(object)] = object
 	}
 	if len(invalid) > 0 {
 		return nil, invalid

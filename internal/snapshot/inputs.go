@@ -34,7 +34,7 @@ var managedClusters = schema.GroupVersionKind{Group: "cluster.open-cluster-manag
 
 // Inventory reads the input of a rollout's plan from the hub, and only the objects that this rollout needs. A cluster that does not serve
 // ManagedClusters is not a hub: an error.
-func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade) (rollout.Inventory, error) {
+func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade, now time.Time) (rollout.Inventory, error) {
 	var inventory rollout.Inventory
 	clusters := metadataList(managedClusters)
 	if err := reader.List(ctx, clusters); err != nil {
@@ -46,6 +46,9 @@ func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGrou
 	if len(cgu.Spec.ManagedPolicies) > 0 {
 		var err error
 		if inventory.Policies, err = rootPolicies(ctx, reader, cgu.Spec.ManagedPolicies); err != nil {
+			return rollout.Inventory{}, err
+		}
+		if inventory.Settles, err = confirmCompliance(ctx, reader, inventory.Policies, rollout.Selected(&cgu.Spec, inventory.Clusters), now); err != nil {
 			return rollout.Inventory{}, err
 		}
 		if cgu.Spec.PolicyEnforcement == ranv1.EnforceOverride {

@@ -48,7 +48,7 @@ func decisions(t *testing.T, reader client.Reader) map[string]string {
 	require.NoError(t, err)
 	cgu := objects[0].(*ranv1.ClusterGroupUpgrade)
 
-	inventory, err := snapshot.Inventory(t.Context(), reader, cgu)
+	inventory, err := snapshot.Inventory(t.Context(), reader, cgu, noon)
 	require.NoError(t, err)
 	schedulingInput, err := snapshot.Scheduling(t.Context(), reader, nil, types.NamespacedName{Namespace: kube.SystemNamespace}, noon)
 	require.NoError(t, err)
@@ -223,7 +223,7 @@ func TestAPlanReadsOnlyTheMetadataOfUnnamedPolicies(t *testing.T) {
 	objects, err := manifest.Decode("rollout", []byte(policyRollout))
 	require.NoError(t, err)
 	reader := &recordingReader{Reader: file}
-	inventory, err := snapshot.Inventory(t.Context(), reader, objects[0].(*ranv1.ClusterGroupUpgrade))
+	inventory, err := snapshot.Inventory(t.Context(), reader, objects[0].(*ranv1.ClusterGroupUpgrade), noon)
 	require.NoError(t, err)
 	require.Len(t, inventory.Policies, 2, "from all namespaces")
 	require.ElementsMatch(t, []string{"fleet/p1", "other/p1"}, reader.policies)
@@ -241,7 +241,7 @@ metadata: {namespace: default, name: os, annotations: {openshift-cluster-group-u
 	objects, err := manifest.Decode("rollout", []byte(strings.Replace(policyRollout, "managedPolicies: [p1]", "manifestWorkTemplates: [os]", 1)))
 	require.NoError(t, err)
 	cgu := objects[0].(*ranv1.ClusterGroupUpgrade)
-	inventory, err := snapshot.Inventory(t.Context(), file, cgu)
+	inventory, err := snapshot.Inventory(t.Context(), file, cgu, noon)
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"Invalid manifest templates: [os]; manifest template default/os: annotation openshift-cluster-group-upgrades/expectedValues[0].name: is missing",

@@ -24,10 +24,8 @@ func (f *File) Get(_ context.Context, key client.ObjectKey, object client.Object
 	if err != nil {
 		return err
 	}
-	for _, found := range f.objects[gvk] {
-		if found.GetNamespace() == key.Namespace && found.GetName() == key.Name {
-			return convert(found, object)
-		}
+	if found := f.named[gvk][key]; found != nil {
+		return convert(found, object)
 	}
 	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: strings.ToLower(gvk.Kind)}, key.Name)
 }

@@ -73,7 +73,7 @@ func (g *groupUpgrade) queueSkippedClusters() {
 		return
 	}
 	g.status.AfterCompletion = &ranv1.AfterCompletionStatus{}
-	g.completions.add(rollout.WithoutWork(g.status.Clusters)...)
+	g.completions.add(rollout.DoneBefore(g.status.Clusters)...)
 }
 
 // queueUnchangedClusters makes afterCompletion due for the clusters on which the previous rollout did not run it.

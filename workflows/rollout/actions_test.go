@@ -20,7 +20,7 @@ import (
 
 func TestClustersAreLabelledBeforeTheRolloutAndAsTheyComplete(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
-	w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c4", Reason: rollout.ReasonAlreadyCompliant}}
+	w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c4", Reason: rollout.ReasonAlreadyCompliant}, {Cluster: "c5", Reason: rollout.ReasonNotBound}}
 	var first []string
 	clusters.Outcomes["c1"] = func(workflow.Context) error {
 		first = w.LabelledClusters()["begun"]
@@ -44,7 +44,7 @@ func TestClustersAreLabelledBeforeTheRolloutAndAsTheyComplete(t *testing.T) {
 
 func TestARolloutWithoutARemediationOnlyRunsItsActions(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
-	w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c1"}, {Cluster: "c2"}}
+	w.Plan.Skipped = []rollout.SkippedCluster{{Cluster: "c1", Reason: rollout.ReasonAlreadyCompliant}, {Cluster: "c2", Reason: rollout.ReasonAlreadyCompliant}}
 	object := workflowtest.WithActions(workflowtest.ARollout())
 	object.Spec.NodeMaintenance = nil
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
@@ -177,7 +177,7 @@ func TestManyClustersAreChangedInSeveralActivities(t *testing.T) {
 	}
 	w, _ := workflowtest.NewGroupWorld(t)
 	for _, name := range many {
-		w.Plan.Skipped = append(w.Plan.Skipped, rollout.SkippedCluster{Cluster: name})
+		w.Plan.Skipped = append(w.Plan.Skipped, rollout.SkippedCluster{Cluster: name, Reason: rollout.ReasonAlreadyCompliant})
 	}
 	object := workflowtest.WithActions(workflowtest.ARollout())
 	object.Spec.NodeMaintenance = nil

@@ -51,7 +51,7 @@ func conditionRows() []row {
 		{"the clusters are selected", nothing, 0, ranv1.ConditionClustersSelected, "True", "ClusterSelectionCompleted", ""},
 		{"a cluster is missing", func(w *workflowtest.World, _ *workflowtest.Children, _ *ranv1.ClusterGroupUpgrade) {
 			w.Plan = planWithoutClusters("Unable to select clusters: c9")
-		}, 0, ranv1.ConditionClustersSelected, "False", "ClusterNotFound", "Unable to select clusters: c9"},
+		}, time.Minute, ranv1.ConditionClustersSelected, "False", "ClusterNotFound", "Unable to select clusters: c9"},
 		{"the plan is valid", nothing, 0, ranv1.ConditionValidated, "True", "ValidationCompleted", ""},
 		{"running", stuck, time.Minute, progressing, "True", "InProgress", "Maintaining nodes"},
 		{"paused", func(w *workflowtest.World, c *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {

@@ -47,15 +47,15 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 		return EditAnswer{}, err
 	}
 	request.Spec = object.Spec
-	// An enabled rollout compares field by field. Wait until the defaults of the current spec are set: they are not changes.
-	comparable := func() bool { return g.defaulted || !g.isEnabled() || g.status.Status.CompletedAt != nil }
+	// Wait until the defaults of the current spec are set: they are not changes.
+	comparable := func() bool { return g.defaulted || !g.enabled || g.status.Status.CompletedAt != nil }
 	if !comparable() {
 		if err := kit.AwaitFor(ctx, planLimit, "until there is a plan", comparable); err != nil {
 			return EditAnswer{}, err
 		}
 	}
-	if !comparable() {
-		return EditAnswer{}, kit.InvalidSpec(fmt.Errorf("the rollout is being planned, and its spec cannot be changed until then: try again%s", g.waitText()))
+	if !comparable() && g.isEnabled() {
+		return EditAnswer{}, kit.InvalidSpec(fmt.Errorf("the plan of the last run is being loaded, and the spec cannot be changed until then: try again%s", g.waitText()))
 	}
 	// The rollout may have been enabled, or have ended, during the waits above.
 	if err := g.mayEdit(request); err != nil {
@@ -96,11 +96,8 @@ func (g *groupUpgrade) mayEdit(request rollout.EditRequest) error {
 	return kit.InvalidSpec(g.checkDuties(&request.Spec, append(g.starters, request.Actor)))
 }
 
-// isEnabled reports whether the rollout is enabled. Its plan is frozen, or will be once it is made. The rollout of an object may be edited until it has
-// a valid plan.
-func (g *groupUpgrade) isEnabled() bool {
-	return g.phase != phasePlan || g.enabled && g.in.Source == nil
-}
+// isEnabled reports whether the rollout is enabled and its plan frozen. It may be edited until then. A retry has the plan of its last run.
+func (g *groupUpgrade) isEnabled() bool { return g.phase != phasePlan || g.in.Retry != nil }
 
 // setSpec replaces the spec.
 func (g *groupUpgrade) setSpec(spec ranv1.ClusterGroupUpgradeSpec) {

@@ -42,9 +42,6 @@ func (g *groupUpgrade) fail(ctx workflow.Context, err error) (ranv1.ClusterGroup
 func (g *groupUpgrade) finish(ctx workflow.Context, end rollout.End) (ranv1.ClusterGroupUpgradeStatus, error) {
 	g.clock.stop(workflow.Now(ctx))
 	result := rollout.Outcome(rollout.RemediationOf(&g.in.Object), g.status.Clusters, end)
-	if end == rollout.EndFinished && !g.record.valid() {
-		result = rollout.Result{Succeeded: metav1.ConditionFalse, Reason: ranv1.ReasonFailed, Message: g.record.problems()}
-	}
 	if end == rollout.EndCancelled && g.cancelledBy != nil {
 		result.Message = strings.Replace(result.Message, "Cancelled", "Cancelled"+kit.ActorSuffix(*g.cancelledBy), 1)
 	}

@@ -102,12 +102,8 @@ func (g *groupUpgrade) objectStatus() ranv1.ClusterGroupUpgradeStatus {
 // replanPause is the time until a plan is made again that could not be made.
 const replanPause = time.Minute
 
-// awaitReplan waits until the rollout must be planned again: changed reports whether it was enabled or edited. The plan of an object also follows the
-// hub.
+// awaitReplan waits until the rollout must be planned again: it was enabled or edited (changed), or the hub changed so that its plan would be another.
 func (g *groupUpgrade) awaitReplan(ctx workflow.Context, changed func() bool) error {
-	if g.in.Source == nil {
-		return workflow.Await(ctx, changed)
-	}
 	watching, stop := workflow.WithCancel(ctx)
 	defer stop()
 	outdated := false

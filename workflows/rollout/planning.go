@@ -9,12 +9,12 @@ import (
 	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// planRollout makes the plan, waits until the rollout is enabled, and makes the plan again before it freezes it. With an invalid plan, a rollout that
-// was enabled from the start ends, and any other waits for an edit. The rollout of an object waits in any case, until the hub has what the plan lacks.
-// A retry loads its plan.
+// planRollout makes the plan, waits until the rollout is enabled, and makes the plan again before it freezes it. A rollout with an invalid plan waits for
+// an edit, or until the hub has what the plan lacks, and then starts if it is enabled. A retry loads its plan.
 func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 	if end, err := g.followSource(ctx); end != "" || err != nil {
 		return end, err
@@ -25,7 +25,6 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 	if err := g.checkDuties(&g.spec, g.starters); err != nil {
 		return "", kit.InvalidSpec(err)
 	}
-	enabledAtStart := g.enabled
 	for {
 		edits, enabled := g.edits, g.enabled
 		outdated := func() bool { return g.edits != edits || g.enabled != enabled }
@@ -33,26 +32,21 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 		switch {
 		case ctx.Err() != nil:
 			return rollout.EndCancelled, nil
-		case err != nil && g.in.Source == nil:
-			return "", err
+		case err != nil && g.in.Source == nil && kit.ReasonOf(err) == temporal.ErrInvalidSpec:
+			return "", err // nothing on the hub can make it valid
 		case err != nil:
 			g.record.notPlanned(ctx, err)
 		case outdated():
 			continue
-		case !valid && enabledAtStart && g.in.Source == nil:
-			return rollout.EndFinished, nil
 		case g.enabled && valid:
 			return g.endIfAllFailed(), nil
-		}
-		g.enabled = g.enabled && g.in.Source != nil
-		if err == nil {
+		default:
 			g.record.notStarting(ctx, g.enabled, valid)
 		}
-		if g.in.Source != nil && len(g.activeParts) == 0 && kit.ShouldContinueAsNew(ctx, g.signals) { // the hub may change for weeks
+		if len(g.activeParts) == 0 && kit.ShouldContinueAsNew(ctx, g.signals) { // the hub may change for weeks
 			return endContinueAsNew, nil
 		}
-		enabled = g.enabled
-		if g.awaitReplan(ctx, func() bool { return g.enabled != enabled || g.edits != edits }) != nil {
+		if g.awaitReplan(ctx, outdated) != nil {
 			return rollout.EndCancelled, nil
 		}
 	}

@@ -149,12 +149,17 @@ func TestPrecachingShowsTheWaitsOfClusters(t *testing.T) {
 	require.Len(t, w.InputsOf("RemoveClusterJob"), 2, "running Jobs are stopped")
 }
 
-func TestAnInvalidPrecachingSpecEndsTheRollout(t *testing.T) {
+func TestAnInvalidPrecachingSpecIsWaitedFor(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, nil)
 	w.Plan.JudgePrecaching("spec.overrides: nothing", w.Now())
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.Equal(t, "Precaching spec is incomplete: spec.overrides: nothing", messageOf(status, ranv1.ConditionPrecacheSpecValid))
+		require.Equal(t, ranv1.ReasonInvalidPlan, status.Wait.Reason)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: prepared(workflowtest.ARollout())})
-	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
-	require.Equal(t, "Precaching spec is incomplete: spec.overrides: nothing", messageOf(status, ranv1.ConditionSucceeded))
+	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 	require.Empty(t, w.InputsOf("RunClusterJob"))
 }
 

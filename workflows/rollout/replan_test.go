@@ -126,10 +126,7 @@ func TestATemporarilyInvalidPlanKeepsPrecaching(t *testing.T) {
 		w.Plan = planWithoutClusters("cluster c9 not found")
 		w.SignalWorkflow(temporal.SignalEnable, nil)
 	}, time.Hour)
-	w.RegisterDelayedCallback(func() {
-		w.Plan = good
-		w.SignalWorkflow(temporal.SignalEnable, nil)
-	}, 2*time.Hour)
+	w.RegisterDelayedCallback(func() { w.ChangePlan(good) }, 2*time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PlannedOnly()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	require.Len(t, w.PrecachingJobs(), 1)

@@ -92,34 +92,45 @@ func TestARolloutThatIsNotEnabledWaitsWithItsPlan(t *testing.T) {
 	require.Len(t, clusters.Events, 4)
 }
 
-func TestEnableOfAnInvalidPlanWaitsForAnEdit(t *testing.T) {
-	w, clusters := workflowtest.NewGroupWorld(t)
-	w.Plan = planWithoutClusters("cluster c9 not found")
-	object := workflowtest.ARollout()
-	object.Spec.Enable = new(bool)
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalEnable, nil) }, time.Hour)
-	w.RegisterDelayedCallback(func() {
-		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
-		workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonNotEnabled)
-		require.Contains(t, meta.FindStatusCondition(status.Conditions, ranv1.ConditionProgressing).Message, "cluster c9 not found")
-		w.Plan = workflowtest.PlanOf([]string{"c9"})
-		w.SignalWorkflow(temporal.SignalEnable, nil)
-	}, 2*time.Hour)
-	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+// What the plan lacks may come to the hub before the rollout is enabled, or after.
+func TestARolloutWaitsForWhatItsPlanLacks(t *testing.T) {
+	for name, test := range map[string]struct{ enabled, enable bool }{
+		"enabled from the start":          {enabled: true},
+		"enabled while the plan lacks it": {enable: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, clusters := workflowtest.NewGroupWorld(t)
+			w.Plan = planWithoutClusters("cluster c9 not found")
+			object := workflowtest.ARollout()
+			object.Spec.Enable = &test.enabled
+			if test.enable {
+				w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalEnable, nil) }, time.Hour)
+			}
+			w.RegisterDelayedCallback(func() {
+				status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+				workflowtest.RequireCondition(t, status, ranv1.ConditionClustersSelected, metav1.ConditionFalse, ranv1.ReasonClusterNotFound)
+				workflowtest.RequireCondition(t, status, ranv1.ConditionProgressing, metav1.ConditionFalse, ranv1.ReasonInvalidPlan)
+				require.Equal(t, "waiting for a valid plan: cluster c9 not found", status.Wait.Message)
+				w.ChangePlan(workflowtest.PlanOf([]string{"c9"}))
+			}, 2*time.Hour)
+			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 
-	workflowtest.RequireCondition(t, workflowtest.RequireResult[workflowtest.GroupStatus](w), ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
-	require.Equal(t, []string{"+c9", "-c9"}, clusters.EventsInOrder())
+			workflowtest.RequireCondition(t, workflowtest.RequireResult[workflowtest.GroupStatus](w), ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
+			require.Equal(t, []string{"+c9", "-c9"}, clusters.EventsInOrder())
+		})
+	}
 }
 
-func TestAnInvalidPlanEndsAnEnabledRollout(t *testing.T) {
+func TestAnEnabledRolloutMayBeEditedUntilItHasAPlan(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t)
-	w.Plan = planWithoutClusters("cluster c9 not found")
+	w.Plan = planWithoutClusters("cluster c8 not found")
+	w.RegisterDelayedCallback(func() {
+		w.Plan = workflowtest.PlanOf([]string{"c9"})
+		w.EditPlanned(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Clusters, spec.Enable = []string{"c9"}, nil })
+	}, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
-
-	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
-	workflowtest.RequireCondition(t, status, ranv1.ConditionClustersSelected, metav1.ConditionFalse, ranv1.ReasonClusterNotFound)
-	require.Equal(t, "cluster c9 not found", meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded).Message)
-	require.Empty(t, clusters.Events)
+	workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.Equal(t, []string{"+c9", "-c9"}, clusters.EventsInOrder())
 }
 
 func TestContinueCancelsTimedOutClustersBeforeTheNextBatch(t *testing.T) {

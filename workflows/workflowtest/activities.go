@@ -60,7 +60,13 @@ func (w *World) register() {
 	Simulate(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
 	Simulate(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
 	Simulate(w, "PlanRollout", func(any) any { return w.Plan })
-	SimulateConcurrent(w, "AwaitOtherPlan", func(rollouts.AwaitOtherPlanInput) (any, bool) { return nil, false })
+	w.RegisterActivityWithOptions(func(ctx context.Context, in rollouts.AwaitOtherPlanInput) error {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Inputs["AwaitOtherPlan"] = append(w.Inputs["AwaitOtherPlan"], in)
+		w.planWait = activity.GetInfo(ctx).TaskToken
+		return activity.ErrResultPending
+	}, activity.RegisterOptions{Name: "AwaitOtherPlan"})
 	Simulate(w, "DeletedClusters", func(names []string) any {
 		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.DeletedClusters, name) })
 	})

@@ -227,6 +227,15 @@ func (w *World) EditPlanned(change func(*ranv1.ClusterGroupUpgradeSpec)) *Update
 	return w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: spec})
 }
 
+// ChangePlan changes what the hub has, so that the rollout would have another plan, and completes the call of AwaitOtherPlan that waits for that.
+func (w *World) ChangePlan(plan rollouts.Plan) {
+	w.Mu.Lock()
+	w.Plan = plan
+	wait := w.planWait
+	w.Mu.Unlock()
+	require.NoError(w.T, w.CompleteActivity(wait, nil, nil))
+}
+
 // PrecachingJobs returns the Jobs that clusters were prepared with, in order.
 func (w *World) PrecachingJobs() []jobsactivities.ClusterJob {
 	var jobs []jobsactivities.ClusterJob

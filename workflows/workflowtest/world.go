@@ -52,6 +52,8 @@ type World struct {
 	DeletedClusters []string
 	// deletionWaits are the calls of AwaitDeletedClusters that wait.
 	deletionWaits []deletionWait
+	// planWait is the task token of the call of AwaitOtherPlan that waits.
+	planWait []byte
 	// Scheduler is the simulated scheduler of the cluster.
 	Scheduler simulatedScheduler
 	// Staleness are the results of AwaitStale, in order.

@@ -3,6 +3,7 @@ package propagator
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,7 @@ func (p *Propagator) evaluate(ctx context.Context, roots map[client.ObjectKey]*u
 	}
 	for key, r := range p.replicas {
 		status := p.complianceOf(key, nil)
-		if status != r.status {
+		if status != r.status || !r.evaluated {
 			updates[key] = status
 		}
 		statuses[r.root] = append(statuses[r.root], map[string]any{"clustername": key.Namespace, "clusternamespace": key.Namespace, "compliant": status})
@@ -88,15 +89,21 @@ func (p *Propagator) enforce(key client.ObjectKey, content string) bool {
 	return false
 }
 
-// writeStatus writes the status of a replica.
+// writeStatus writes the status of a replica. An agent reports an evaluation after each change of a template, and names its event after the time.
 func (p *Propagator) writeStatus(ctx context.Context, key client.ObjectKey, status string) error {
-	if err := p.patchStatus(ctx, key, map[string]any{"compliant": status}); err != nil {
+	now := time.Now().UTC()
+	if err := p.patchStatus(ctx, key, map[string]any{"compliant": status, "details": []any{map[string]any{
+		"templateMeta": map[string]any{"name": key.Name}, "compliant": status,
+		"history": []any{map[string]any{
+			"lastTimestamp": now.Format(time.RFC3339), "eventName": fmt.Sprintf("%s.%x", key.Name, now.UnixNano()), "message": status,
+		}},
+	}}}); err != nil {
 		return err
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if r, exists := p.replicas[key]; exists {
-		r.status = status
+		r.status, r.evaluated = status, true
 		p.replicas[key] = r
 	}
 	return nil

@@ -30,8 +30,9 @@ type replica struct {
 	content  string
 	// needs are the dependencies of the policy.
 	needs []dependency
-	// status is the last written status.
-	status string
+	// status is the last written status. evaluated: it was written after the last change of the replica.
+	status    string
+	evaluated bool
 }
 
 // propagate writes the replicas that policies, bindings and placements require, and their statuses.
@@ -237,7 +238,7 @@ func (p *Propagator) write(ctx context.Context, key client.ObjectKey, r replica,
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	before := p.replicas[key]
-	r.status = before.status
+	r.status, r.evaluated = before.status, false
 	p.replicas[key] = r
 	p.recordEnforcement(key, before.enforces, r.enforces)
 	return nil

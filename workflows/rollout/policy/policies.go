@@ -22,7 +22,9 @@ import (
 type policyItems struct {
 	of   Rollout
 	pins func() []string
-	hub  *policiesactivities.Activities
+	// specified is when the specs of the prepared policies were last changed.
+	specified func() []time.Time
+	hub       *policiesactivities.Activities
 }
 
 // rollout is the rollout in the inputs of activities.
@@ -83,6 +85,7 @@ func (p *policyItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
 	for _, policy := range prepared {
 		items.Soaks = append(items.Soaks, policy.Soak)
 		items.Pins = append(items.Pins, policy.Pin)
+		items.Specified = append(items.Specified, policy.Specified)
 		for _, name := range workflow.DeterministicKeys(policy.SafeNames) {
 			names[name] = policy.SafeNames[name]
 		}
@@ -142,14 +145,14 @@ func (p *policyItems) changed(item int) string {
 }
 
 func (p *policyItems) Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
-	in := policiesactivities.AwaitComplianceInput{Policies: p.refs(), Clusters: known, Gather: gather}
+	in := policiesactivities.AwaitComplianceInput{Policies: p.refs(), Specified: p.specified(), Clusters: known, Gather: gather}
 	var changes []policies.ClusterCompliance
 	err := p.of.Retrier().Watch(ctx, fmt.Sprintf("watch the compliance of %d clusters", len(known)), p.hub.AwaitCompliance, in, &changes)
 	return changes, err
 }
 
 func (p *policyItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
-	in := policiesactivities.ReadComplianceInput{Policies: p.refs(), Clusters: clusters}
+	in := policiesactivities.ReadComplianceInput{Policies: p.refs(), Specified: p.specified(), Clusters: clusters}
 	var seen []policies.ClusterCompliance
 	err := retrier.Run(ctx, fmt.Sprintf("read the compliance of %d clusters", len(clusters)), p.hub.ReadCompliance, in, &seen)
 	return seen, err

@@ -35,6 +35,8 @@ type PreparedItems struct {
 	Soaks []time.Duration `json:"soaks"`
 	// Pins has for each item its generation.
 	Pins []string `json:"pins,omitempty"`
+	// Specified has for each policy when its spec was last changed.
+	Specified []time.Time `json:"specified,omitempty"`
 }
 
 // ClusterWork is the work of a remediator on one cluster.

@@ -76,7 +76,7 @@ type sequence struct {
 // NewPolicySequence returns the remediator of a rollout of policies.
 func NewPolicySequence(r Rollout, prepared *PreparedItems) *sequence {
 	s := newSequence(r, prepared)
-	s.items = &policyItems{of: r, pins: s.pins}
+	s.items = &policyItems{of: r, pins: s.pins, specified: s.specified}
 	return s
 }
 
@@ -97,6 +97,14 @@ func (s *sequence) pins() []string {
 		return nil
 	}
 	return s.prepared.Pins
+}
+
+// specified is when the specs of the prepared items were last changed.
+func (s *sequence) specified() []time.Time {
+	if s.prepared == nil {
+		return nil
+	}
+	return s.prepared.Specified
 }
 
 // maxMembers is the maximum number of running clusters of a sequence. Each one costs memory, and its name costs history.

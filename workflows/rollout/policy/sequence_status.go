@@ -3,6 +3,7 @@ package policy
 import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -30,6 +31,8 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 		status.Reason, status.Message = reasonSoaking, "must stay so until "+m.step.Until.UTC().Format("15:04:05Z")
 	case m.step.Waiting:
 		status.Reason, status.Message = s.holdReason(m)
+	case compliance == policies.Outdated:
+		status.Message = "it complied before the policy was changed or enforced; waiting for its next report"
 	case m.placement == isPlaced && m.replacing:
 		status.Message += "; its item was deleted, and is placed again"
 	}
