@@ -10,6 +10,9 @@ import (
 
 // Words are a CamelCase reason as words, e.g. "Timed out" for TimedOut.
 func Words(reason string) string {
+	if reason == "DisruptionBudgetNever" {
+		return "Disruption budget allows none"
+	}
 	var words strings.Builder
 	for i, letter := range reason {
 		switch {

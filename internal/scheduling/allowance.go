@@ -17,7 +17,7 @@ type allowance struct {
 	invalid string
 	// percentage is the limit as its author wrote it, if that is no number; empty: it is one.
 	percentage string
-	holders []string
+	holders    []string
 	// cachedNames and cachedMessage are valid until the next holder: many requests wait for the same limit.
 	cachedNames, cachedMessage string
 }
