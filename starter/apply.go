@@ -4,135 +4,152 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
-	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/client"
-	"k8s.io/apimachinery/pkg/api/equality"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/edits"
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/temporal"
-	locksworkflow "drydock.dev/drydock/workflows/locks"
-	"drydock.dev/drydock/workflows/nodemaintenance"
 )
 
-// The commands here start what does not run. What runs keeps its spec: only objects in the cluster can be edited, and requestors can join.
+// The commands here start what does not run, and edit what does.
 
 func newNodeApply(c *cli) *cobra.Command {
 	var flags maintainFlags
 	cmd := &cobra.Command{
 		Use:   "apply -f FILE",
-		Short: "Start the maintenance of a NodeMaintenance, or add its requestors to it if it is running",
-		Long: `Start the maintenance of a NodeMaintenance, or add its requestors to it if it is running, as "maintain" and "join" do.
+		Short: "Start the maintenance of a NodeMaintenance, or change it if it is running",
+		Long: `Start the maintenance of a NodeMaintenance, or change it if it is running, as "maintain" and "edit" do.
 
-Nothing else of a running maintenance can be changed this way: the command then fails. A NodeMaintenance that you apply to the cluster with
-kubectl can be edited. A maintenance that has ended is started again.`,
+A maintenance that has ended is started again.`,
 		Args: operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
-			if err := c.requireCluster(); err != nil {
-				return err
-			}
-			object, err := c.requestedMaintenance(flags, nil)
+			object, target, err := c.maintenanceIn(flags)
 			if err != nil {
 				return err
 			}
-			target := nodeMaintenance(c.cluster, object.Namespace, object.Name)
-			running, err := s.running(ctx, target)
+			running, err := s.isRunning(ctx, target)
 			if err != nil {
 				return err
 			}
-			if running == nil {
+			if !running {
 				return c.startMaintenance(ctx, object, flags)
 			}
-			return c.applyToMaintenance(ctx, s, target, running, object, flags.start.reason)
+			return sendEdit(ctx, c, s, target, object.Spec, flags.start.reason)
 		}),
 	}
-	addFileFlag(cmd, &flags.file, "file with the NodeMaintenance")
 	flags.start.addWaitForIt(cmd)
 	flags.start.addRefuseIfBlocked(cmd)
+	c.addMaintenanceFileFlags(cmd, &flags)
+	return cmd
+}
+
+func newNodeEdit(c *cli) *cobra.Command {
+	var flags maintainFlags
+	cmd := &cobra.Command{
+		Use:   "edit -f FILE",
+		Short: "Change the request of a running maintenance; a drain in progress begins again with it",
+		Long: `Change the request of a running maintenance; a drain in progress begins again with it, and so does a wait for pods.
+
+The spec in the file replaces the current one. Additional requestors that are new in it join; those that are no longer in it are done. You cannot
+change the node, the requestor, cordon, maintenanceWindows and lockRelease, nor fields of steps that have ended. The maintenance of a
+NodeMaintenance in the cluster follows that object: edit it with kubectl.`,
+		Args: operands(),
+		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
+			object, target, err := c.maintenanceIn(flags)
+			if err != nil {
+				return err
+			}
+			return sendEdit(ctx, c, s, target, object.Spec, flags.start.reason)
+		}),
+	}
+	c.addMaintenanceFileFlags(cmd, &flags)
+	return cmd
+}
+
+func (c *cli) addMaintenanceFileFlags(cmd *cobra.Command, flags *maintainFlags) {
+	addFileFlag(cmd, &flags.file, "file with the NodeMaintenance")
 	addReasonFlag(cmd, &flags.start.reason)
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addOutputFlag(cmd)
-	return cmd
 }
 
-// running returns the execution of a subject's workflow if it is running, else nil.
-func (s *server) running(ctx context.Context, of subject) (*client.WorkflowExecutionDescription, error) {
-	execution, err := s.DescribeWorkflow(ctx, of.workflowID, "")
-	switch _, unknown := errors.AsType[*serviceerror.NotFound](err); {
-	case unknown:
-		return nil, nil
-	case err != nil:
-		return nil, s.explain("find", of, err)
-	case execution.Status != enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING:
-		return nil, nil
+// maintenanceIn reads the file with a NodeMaintenance.
+func (c *cli) maintenanceIn(flags maintainFlags) (*maintenancev1.NodeMaintenance, subject, error) {
+	if err := c.requireCluster(); err != nil {
+		return nil, subject{}, err
 	}
-	return execution, nil
+	object, err := c.requestedMaintenance(flags, nil)
+	if err != nil {
+		return nil, subject{}, err
+	}
+	return object, nodeMaintenance(c.cluster, object.Namespace, object.Name), nil
 }
 
-// applyToMaintenance lets the requestors of a request join the running maintenance of that name.
-func (c *cli) applyToMaintenance(
-	ctx context.Context, s *server, target subject, running *client.WorkflowExecutionDescription, object *maintenancev1.NodeMaintenance, reason string,
-) error {
-	var input nodemaintenance.Input
-	started, err := s.startOf(ctx, target, &commonpb.WorkflowExecution{WorkflowId: target.workflowID, RunId: running.WorkflowExecution.RunID})
-	if err == nil {
-		err = decode(started.GetInput(), &input)
+// isRunning reports whether the workflow of a subject is running.
+func (s *server) isRunning(ctx context.Context, of subject) (bool, error) {
+	execution, err := s.DescribeWorkflow(ctx, of.workflowID, "")
+	if _, unknown := errors.AsType[*serviceerror.NotFound](err); unknown {
+		return false, nil
 	}
 	if err != nil {
-		return err
+		return false, s.explain("find", of, err)
 	}
-	var status maintenancev1.NodeMaintenanceStatus
-	if err := s.query(ctx, target, "", &status); err != nil {
-		return err
-	}
-	wanted, current := object.Spec, input.Object.Spec
-	wanted.AdditionalRequestors, current.AdditionalRequestors = nil, nil
-	if !equality.Semantic.DeepEqual(wanted, current) {
-		return fmt.Errorf("%s is running with another spec: only requestors can be added to it; cancel it with `drydock node cancel %s/%s --cluster %s`, and apply the file again",
-			target, object.Namespace, object.Name, c.cluster)
-	}
-	joined := []string{}
-	for _, id := range object.Spec.AdditionalRequestors {
-		if slices.ContainsFunc(status.Requestors, func(r maintenancev1.RequestorStatus) bool { return r.RequestorID == id }) {
-			continue
-		}
-		if err := s.update(ctx, target, temporal.UpdateJoin, temporal.SignalRequest{Actor: actor(), Requestor: id, Reason: reason}, &status); err != nil {
-			return err
-		}
-		joined = append(joined, id)
-	}
-	return c.print(applied{running.WorkflowExecution.ID, joined}, func(w *page) {
-		if len(joined) == 0 {
-			fmt.Fprintf(w, "%s already matches the file\n", target)
-			return
-		}
-		fmt.Fprintf(w, "%s: %s joined; see `%s`\n", target, strings.Join(joined, ", "), target.show)
-	}, target.workflowID)
+	return execution.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING, nil
 }
 
-// applied is the output of -o json: what an apply changed on a running workflow.
-type applied struct {
-	WorkflowID string   `json:"workflowID"`
-	Joined     []string `json:"joined,omitempty"`
+// sendEdit replaces the spec of a running workflow, and prints which fields that changed.
+func sendEdit[Spec any](ctx context.Context, c *cli, s *server, target subject, spec Spec, reason string) error {
+	var answer edits.Answer
+	if err := s.update(ctx, target, temporal.UpdateEdit, edits.Request[Spec]{Actor: actor(), Reason: reason, Spec: spec}, &answer); err != nil {
+		return err
+	}
+	return c.print(answer, func(w *page) { fmt.Fprintln(w, editText(target, answer)) }, target.workflowID)
+}
+
+func editText(target subject, answer edits.Answer) string {
+	if len(answer.Changed) == 0 {
+		return fmt.Sprintf("%s already matches the file", target)
+	}
+	return fmt.Sprintf("%s: changed %s; see `%s`", target, strings.Join(answer.Changed, ", "), target.show)
 }
 
 func newLockControllerApply(c *cli) *cobra.Command {
+	return c.lockControllerFromFile("apply -f FILE", "Start the lock controller of a WorkloadLockPolicy, or change it if it is running",
+		`Start the lock controller of a WorkloadLockPolicy, or change it if it is running, as "start" and "edit" do.`,
+		func(ctx context.Context, s *server, target subject, policy *drydockv1.WorkloadLockPolicy, reason string) error {
+			running, err := s.isRunning(ctx, target)
+			if err != nil {
+				return err
+			}
+			if !running {
+				return c.startLockController(ctx, s, target, policy, reason)
+			}
+			return sendEdit(ctx, c, s, target, policy.Spec, reason)
+		})
+}
+
+func newLockControllerEdit(c *cli) *cobra.Command {
+	return c.lockControllerFromFile("edit -f FILE", "Change the policy of a running lock controller",
+		`Change the policy of a running lock controller. The locks follow it within seconds.
+
+The controller of a WorkloadLockPolicy in the cluster follows that object: edit it with kubectl.`,
+		func(ctx context.Context, s *server, target subject, policy *drydockv1.WorkloadLockPolicy, reason string) error {
+			return sendEdit(ctx, c, s, target, policy.Spec, reason)
+		})
+}
+
+// lockControllerFromFile returns a command that reads a WorkloadLockPolicy.
+func (c *cli) lockControllerFromFile(use, short, long string, order func(context.Context, *server, subject, *drydockv1.WorkloadLockPolicy, string) error) *cobra.Command {
 	var file, reason string
 	cmd := &cobra.Command{
-		Use:   "apply -f FILE",
-		Short: "Start the lock controller of a WorkloadLockPolicy, unless it is running",
-		Long: `Start the lock controller of a WorkloadLockPolicy, unless it is running.
-
-The command fails if the controller is running with another policy. A WorkloadLockPolicy that you apply to the cluster with kubectl can be
-edited.`,
+		Use: use, Short: short, Long: long,
 		Args: operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
 			policy, err := manifest.LoadOne[*drydockv1.WorkloadLockPolicy](file, c.In)
@@ -142,23 +159,7 @@ edited.`,
 			if err := c.requireCluster(); err != nil {
 				return err
 			}
-			target := lockController(c.cluster, policy.Spec.ControllerName)
-			running, err := s.running(ctx, target)
-			if err != nil {
-				return err
-			}
-			if running == nil {
-				return c.startLockController(ctx, policy, reason)
-			}
-			var status locksworkflow.Status
-			if err := s.query(ctx, target, "", &status); err != nil {
-				return err
-			}
-			if !equality.Semantic.DeepEqual(status.Policy, policy.Spec) {
-				return fmt.Errorf("%s is running with another policy: cancel it with `drydock lock controller cancel %s --cluster %s`, and apply the file again",
-					target, policy.Spec.ControllerName, c.cluster)
-			}
-			return c.printUnchanged(target)
+			return order(ctx, s, lockController(c.cluster, policy.Spec.ControllerName), policy, reason)
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the WorkloadLockPolicy")
@@ -175,14 +176,15 @@ func newOnboardingApply(c *cli) *cobra.Command {
 		Short: "Start the onboarding of clusters, unless it is running",
 		Args:  operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
-			running, err := s.running(ctx, onboarding())
+			target := onboarding()
+			running, err := s.isRunning(ctx, target)
 			if err != nil {
 				return err
 			}
-			if running == nil {
+			if !running {
 				return c.startOnboarding(ctx, s, reason)
 			}
-			return c.printUnchanged(onboarding())
+			return c.print(applied{target.workflowID}, func(w *page) { fmt.Fprintf(w, "%s is already running\n", target) }, target.workflowID)
 		}),
 	}
 	addReasonFlag(cmd, &reason)
@@ -190,7 +192,19 @@ func newOnboardingApply(c *cli) *cobra.Command {
 	return cmd
 }
 
-// printUnchanged says that a running workflow already is what was asked for.
-func (c *cli) printUnchanged(target subject) error {
-	return c.print(applied{WorkflowID: target.workflowID}, func(w *page) { fmt.Fprintf(w, "%s is already running\n", target) }, target.workflowID)
+// applied is the output of -o json of an apply that changed nothing.
+type applied struct {
+	WorkflowID string `json:"workflowID"`
+}
+
+// newOnboardingEdit returns the command that says why there is nothing to edit: every other noun has the verb.
+func newOnboardingEdit(*cli) *cobra.Command {
+	return &cobra.Command{
+		Use: "edit", Hidden: true,
+		Short: "Say what to change instead: the onboarding has no settings",
+		RunE: func(*cobra.Command, []string) error {
+			return usagef("the onboarding has no settings: it follows the policies of the hub and the labels of the clusters; edit those with kubectl, " +
+				"then run `drydock onboarding retry CLUSTER` for clusters that failed")
+		},
+	}
 }

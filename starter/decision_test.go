@@ -277,6 +277,8 @@ func TestADrainPreviewFromAFile(t *testing.T) {
 	require.Regexp(t, `(?m)^shop +web-1 +evict +ReplicaSet/web +shop/web`, table)
 	require.Contains(t, table, "2 pods: 2 to evict, 0 to skip, 0 blocking\n")
 	require.Equal(t, "shop/bare\nshop/web-1\n", succeeds(t, "node", "drain", "worker-1", "--dry-run", "--snapshot", objects, "-f", forced, "-o", "name"))
+	waits := file(t, "waits.yaml", strings.Replace(nodeObjects, "disruptionsAllowed: 1, currentHealthy: 3", "disruptionsAllowed: 0, currentHealthy: 2", 1))
+	require.Contains(t, succeeds(t, "node", "preview", "worker-1", "--snapshot", waits, "-f", forced), "2 pods: 2 to evict (1 once the budget allows it), 0 to skip, 0 blocking\n")
 }
 
 // withoutMessages removes messages.

@@ -57,7 +57,10 @@ drydock upgrade list -n prod --no-headers -o jsonpath='{range .items[*]}{.name}{
 drydock node maintain worker-7 --cluster spoke-1 --reason "replace a fan"
 # wait until the node is drained and ready for your work
 drydock node maintain worker-7 --cluster spoke-1 --wait`,
-	"node apply":   `drydock node apply -f maintenance.yaml --cluster spoke-1`,
+	"node apply": `drydock node apply -f maintenance.yaml --cluster spoke-1`,
+	"node edit": `
+# a drain that does not end: begin it again, and also evict pods without a controller
+drydock node edit -f maintenance.yaml --cluster spoke-1 --reason "the pod may go"`,
 	"node done":    `drydock node done worker-7 --cluster spoke-1`,
 	"node fail":    `drydock node fail worker-7 --cluster spoke-1 --reason "the new disk is not found"`,
 	"node recover": `drydock node recover worker-7 --cluster spoke-1`,
@@ -82,6 +85,7 @@ drydock node schedule --snapshot spoke-1.yaml -f budgets.yaml`,
 
 	"lock controller start":    `drydock lock controller start -f policy.yaml --cluster spoke-1`,
 	"lock controller apply":    `drydock lock controller apply -f policy.yaml --cluster spoke-1`,
+	"lock controller edit":     `drydock lock controller edit -f policy.yaml --cluster spoke-1 --reason "two nodes at once"`,
 	"lock controller status":   `drydock lock controller status ceph --cluster spoke-1`,
 	"lock controller describe": `drydock lock controller describe ceph --cluster spoke-1`,
 	"lock controller list":     `drydock lock controller list --running`,
@@ -135,6 +139,7 @@ drydock harbor apply -f harbor.yaml --cluster spoke-1 --wait`,
 
 	"onboarding start":    `drydock onboarding start --reason "site east goes live"`,
 	"onboarding apply":    `drydock onboarding apply`,
+	"onboarding edit":     `drydock onboarding edit`,
 	"onboarding stop":     `drydock onboarding stop`,
 	"onboarding retry":    `drydock onboarding retry spoke-7 spoke-8`,
 	"onboarding status":   `drydock onboarding status`,

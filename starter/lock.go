@@ -12,7 +12,6 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/locks"
-	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
 	locksworkflow "drydock.dev/drydock/workflows/locks"
@@ -21,7 +20,7 @@ import (
 func newLock(c *cli) *cobra.Command {
 	cmd := noun("lock", "Workload locks: applications that must release a cluster or a node before it is disrupted")
 	controller := noun("controller", "Run the lock controller of an application that does not have one")
-	controller.AddCommand(newLockControllerStart(c), newLockControllerApply(c), newLockControllerStatus(c), newLockControllerDescribe(c), newLockControllerList(c), newLockControllerCancel(c))
+	controller.AddCommand(newLockControllerStart(c), newLockControllerApply(c), newLockControllerEdit(c), newLockControllerStatus(c), newLockControllerDescribe(c), newLockControllerList(c), newLockControllerCancel(c))
 	cmd.AddCommand(controller, newLockList(c), newLockProgress(c), newLockEvaluate(c), newLockGate(c))
 	return cmd
 }
@@ -61,38 +60,17 @@ func (c *cli) namedLockController(name string) (subject, error) {
 }
 
 func newLockControllerStart(c *cli) *cobra.Command {
-	var file, reason string
-	cmd := &cobra.Command{
-		Use: "start -f FILE", Aliases: []string{"create"},
-		Short: "Start the lock controller that a WorkloadLockPolicy describes",
-		Long: `Start the lock controller that a WorkloadLockPolicy describes. Each application has at most one in a cluster. It
+	cmd := c.lockControllerFromFile("start -f FILE", "Start the lock controller that a WorkloadLockPolicy describes",
+		`Start the lock controller that a WorkloadLockPolicy describes. Each application has at most one in a cluster. It
 runs until you cancel it.`,
-		Args: operands(),
-		RunE: c.verb(func(ctx context.Context, _ []string) error {
-			policy, err := manifest.LoadOne[*drydockv1.WorkloadLockPolicy](file, c.In)
-			if err != nil {
-				return inputError(err)
-			}
-			if err := c.requireCluster(); err != nil {
-				return err
-			}
-			return c.startLockController(ctx, policy, reason)
-		}),
-	}
-	addFileFlag(cmd, &file, "file with the WorkloadLockPolicy")
-	addReasonFlag(cmd, &reason)
-	c.addClusterFlag(cmd)
-	c.addOutputFlag(cmd)
+		func(ctx context.Context, s *server, target subject, policy *drydockv1.WorkloadLockPolicy, reason string) error {
+			return c.startLockController(ctx, s, target, policy, reason)
+		})
+	cmd.Aliases = []string{"create"}
 	return cmd
 }
 
-func (c *cli) startLockController(ctx context.Context, policy *drydockv1.WorkloadLockPolicy, reason string) error {
-	s, err := c.dial(ctx)
-	if err != nil {
-		return err
-	}
-	defer s.Close()
-	target := lockController(c.cluster, policy.Spec.ControllerName)
+func (c *cli) startLockController(ctx context.Context, s *server, target subject, policy *drydockv1.WorkloadLockPolicy, reason string) error {
 	run, err := s.start(ctx, target, reason, temporal.WorkloadLockControllerOptions(c.cluster, policy.Spec.ControllerName),
 		temporal.WorkloadLockController, locksworkflow.Input{Cluster: c.cluster, Policy: *policy})
 	if err != nil {

@@ -31,11 +31,16 @@ func (s *stage) operatesLocks(t *testing.T) {
 		status: exitFailed,
 		stderr: "error: lock controller vrouter in cluster spoke-1 is already running: see `drydock lock controller status vrouter --cluster spoke-1`\n",
 	}, drydock(t, "lock", "controller", "start", "-f", policy))
-	require.Equal(t, "lock controller vrouter in cluster spoke-1 is already running\n", succeeds(t, "lock", "controller", "apply", "-f", policy))
+	const name = "lock controller vrouter in cluster spoke-1"
+	require.Equal(t, name+" already matches the file\n", succeeds(t, "lock", "controller", "apply", "-f", policy))
+	require.Equal(t, name+": changed spec.maxInactiveNodes; see `drydock lock controller status vrouter --cluster spoke-1`\n",
+		succeeds(t, "lock", "controller", "apply", "-f", file(t, "two.yaml", lockPolicy+"  maxInactiveNodes: 2\n")))
+	require.Equal(t, name+": changed spec.maxInactiveNodes, spec.nodePodDeadlineSeconds; see `drydock lock controller status vrouter --cluster spoke-1`\n",
+		succeeds(t, "lock", "controller", "edit", "--reason", "slow disks", "-f", file(t, "slow.yaml", lockPolicy+"  nodePodDeadlineSeconds: 1200\n")))
 	require.Equal(t, outcome{
-		status: exitFailed,
-		stderr: "error: lock controller vrouter in cluster spoke-1 is running with another policy: cancel it with `drydock lock controller cancel vrouter --cluster spoke-1`, and apply the file again\n",
-	}, drydock(t, "lock", "controller", "apply", "-f", file(t, "changed.yaml", strings.Replace(lockPolicy, "role: worker", "role: storage", 1))))
+		status: exitFailed, stderr: "error: lock controller other in cluster spoke-1 not found: see `drydock lock controller list --cluster spoke-1`\n",
+	}, drydock(t, "lock", "controller", "edit", "-f", file(t, "other.yaml", strings.Replace(lockPolicy, "controllerName: vrouter", "controllerName: other", 1))))
+	prints(t, "(?m)^note: the policy was edited by "+actor()+": slow disks$", "lock", "controller", "status", "vrouter")
 
 	awaitOutput(t, func(s lockControllerStatus) bool { return s.Status.Locks != nil }, "lock", "controller", "status", "vrouter")
 	table := succeeds(t, "lock", "controller", "status", "locks/spoke-1/vrouter")

@@ -21,7 +21,7 @@ import (
 func newNode(c *cli) *cobra.Command {
 	cmd := noun("node", "Take a node out of service, maintain it and return it to service")
 	cmd.AddCommand(
-		newNodeMaintain(c), newNodeApply(c),
+		newNodeMaintain(c), newNodeApply(c), newNodeEdit(c),
 		newNodeSignal(c, nodeSignal{
 			verb: "done", signal: temporal.SignalDone, refuses: notReady, short: "Report that the work on a node is done: the node is checked and returned to service",
 			result: "is done: the node is checked and returned to service", resultOfOne: "is done; the node is checked and returned to service when all requestors are done",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -100,11 +101,20 @@ func appliesAMaintenance(t *testing.T) {
 	nodeReaches(t, "applied", maintenancev1.NodeReady)
 	require.Equal(t, outcome{stdout: name + " already matches the file\n"}, apply(object))
 	joins := strings.Replace(object, "spec: {", "spec: {additionalRequestors: [lee.example.com], ", 1)
-	require.Equal(t, outcome{stdout: name + ": lee.example.com joined; see `drydock node status default/applied --cluster spoke-1`\n"}, apply(joins))
+	const changed = name + ": changed %s; see `drydock node status default/applied --cluster spoke-1`\n"
+	require.Equal(t, outcome{stdout: fmt.Sprintf(changed, "spec.additionalRequestors")}, apply(joins))
 	require.Equal(t, outcome{stdout: name + " already matches the file\n"}, apply(joins), "it has joined")
-	require.Equal(t, outcome{status: exitFailed, stderr: "error: " + name + " is running with another spec: only requestors can be added to it; " +
-		"cancel it with `drydock node cancel default/applied --cluster spoke-1`, and apply the file again\n"},
-		apply(strings.Replace(object, "spec: {", "spec: {cordon: false, ", 1)))
+	edited := file(t, "edited.yaml", strings.Replace(joins, "spec: {", "spec: {onFailure: KeepCordoned, ", 1))
+	require.Equal(t, outcome{stdout: fmt.Sprintf(changed, "spec.onFailure")}, drydock(t, "node", "edit", "-f", edited, "--reason", "look at it"))
+	require.Equal(t, outcome{stdout: name + " already matches the file\n"}, drydock(t, "node", "edit", "-f", edited))
+	prints(t, "(?m)^note: the request was edited by "+actor()+": look at it$", "node", "status", "applied")
+	for field, problem := range map[string]string{
+		"cordon: false": "spec.cordon: cannot be changed while the maintenance runs: cancel it and start another one",
+		"drainSpec: {}": "spec.drainSpec: cannot be changed now: the drain has ended",
+	} {
+		text := strings.Replace(joins, "spec: {", "spec: {onFailure: KeepCordoned, "+field+", ", 1)
+		require.Equal(t, outcome{status: exitFailed, stderr: "error: edit " + name + ": " + problem + "\n"}, apply(text))
+	}
 	succeeds(t, "node", "cancel", "applied", "--requestor", "lee.example.com")
 	succeeds(t, "node", "cancel", "applied")
 }

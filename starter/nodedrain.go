@@ -127,9 +127,12 @@ func renderPreview(w *page, node string, preview drain.Preview) {
 	if oneOrder {
 		t.hide(1)
 	}
-	counts := map[drain.Action]int{}
+	counts, waiting := map[drain.Action]int{}, 0
 	for _, pod := range pods {
 		counts[pod.Action]++
+		if pod.Action == drain.Evict && pod.Reason == drain.ReasonDisruptionBudget {
+			waiting++
+		}
 		budgets := ""
 		if len(pod.Budgets) > 0 {
 			budgets = joined(pod.Budgets)
@@ -137,6 +140,10 @@ func renderPreview(w *page, node string, preview drain.Preview) {
 		t.AppendRow(table.Row{pod.Order, pod.Namespace, pod.Name, pod.Action, pod.Reason, pod.Owner, budgets, pod.Message})
 	}
 	fmt.Fprintln(w, t.Render())
-	fmt.Fprintf(w, "%s: %d to evict, %d to skip, %d blocking\n", plural(len(pods), "pod"),
-		counts[drain.Evict], counts[drain.Skip], counts[drain.Block])
+	waits := ""
+	if waiting > 0 {
+		waits = fmt.Sprintf(" (%d once the budget allows it)", waiting)
+	}
+	fmt.Fprintf(w, "%s: %d to evict%s, %d to skip, %d blocking\n", plural(len(pods), "pod"),
+		counts[drain.Evict], waits, counts[drain.Skip], counts[drain.Block])
 }

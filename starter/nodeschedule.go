@@ -7,6 +7,8 @@ import (
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -52,6 +54,11 @@ With --at the command decides for another time: requests that have waited longer
 			if err != nil {
 				return flags.unreadable(err)
 			}
+			if budgets == nil {
+				if err := c.warnOfIgnoredBudgets(ctx, reader, named, config); err != nil {
+					return err
+				}
+			}
 			if c.cluster != "" && flags.snapshot == "" { // the environment variable may be set beside --snapshot
 				if err := c.addQueue(ctx, &in); err != nil {
 					return err
@@ -85,6 +92,15 @@ func (c *cli) budgets(file string) (*maintenancev1.MaintenanceOperatorConfigSpec
 		return nil, inputError(err)
 	}
 	return &config.Spec, nil
+}
+
+// warnOfIgnoredBudgets names the MaintenanceOperatorConfigs of a cluster whose budgets do not count because of their names.
+func (c *cli) warnOfIgnoredBudgets(ctx context.Context, reader client.Reader, named types.NamespacedName, flag string) error {
+	ignored, err := snapshot.IgnoredConfigs(ctx, reader, named)
+	if err == nil && len(ignored) > 0 {
+		c.warn("warning: no budgets count: the MaintenanceOperatorConfig of the worker is %s (--maintenance-config), and there is only %s", flag, joined(ignored))
+	}
+	return err
 }
 
 // addQueue adds the slots and requests in the queue of the cluster's scheduler. Without a running scheduler there are none.

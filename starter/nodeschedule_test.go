@@ -1,6 +1,7 @@
 package main
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -54,6 +55,21 @@ const (
 	beforeAging = "2026-11-20T10:30:00Z"
 	afterAging  = "2026-11-20T11:00:30Z"
 )
+
+func TestAScheduleWarnsOfBudgetsThatDoNotCount(t *testing.T) {
+	isolate(t)
+	elsewhere := file(t, "cluster.yaml", strings.Replace(schedulingObjects, "namespace: drydock-system", "namespace: default", 1))
+	require.Equal(t, "warning: no budgets count: the MaintenanceOperatorConfig of the worker is drydock-system (--maintenance-config), and there is only default/budgets\n",
+		drydock(t, "node", "schedule", "--snapshot", elsewhere).stderr)
+	require.Empty(t, drydock(t, "node", "schedule", "--snapshot", elsewhere, "--maintenance-config", "default").stderr)
+}
+
+func TestALimitOfNothingSaysSo(t *testing.T) {
+	isolate(t)
+	objects := file(t, "cluster.yaml", strings.Replace(schedulingObjects, "maxUnavailable: 2", "maxUnavailable: 10%", 1))
+	require.Contains(t, succeeds(t, "node", "schedule", "--snapshot", objects),
+		"MaxUnavailable: maxUnavailable (10%) allows 0 of 3 nodes to be unavailable: no maintenance starts until it is raised\n")
+}
 
 func TestAScheduleFromAFile(t *testing.T) {
 	isolate(t)

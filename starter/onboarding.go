@@ -28,7 +28,7 @@ func onboarding() subject {
 
 func newOnboarding(c *cli) *cobra.Command {
 	cmd := noun("onboarding", "Roll out policies to clusters that are new to the hub")
-	cmd.AddCommand(newOnboardingStart(c), newOnboardingApply(c), newOnboardingStop(c), newOnboardingRetry(c), newOnboardingStatus(c), newOnboardingDescribe(c), newOnboardingList(c))
+	cmd.AddCommand(newOnboardingStart(c), newOnboardingApply(c), newOnboardingEdit(c), newOnboardingStop(c), newOnboardingRetry(c), newOnboardingStatus(c), newOnboardingDescribe(c), newOnboardingList(c))
 	return cmd
 }
 

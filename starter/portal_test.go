@@ -145,6 +145,12 @@ spec:
 	moved := file(t, "moved.yaml", componentText("web", "other")+componentText("api", "main"))
 	require.Len(t, parsed[portalAnswers](t, "portal", "apply", "-f", moved).Items, 2)
 	awaitOutput(t, func(v portal.View) bool { return len(v.Components) == 2 && v.Components[0].Name == "api" }, "portal", "status", "main")
+	require.Contains(t, drydock(t, "portal", "apply", "-f", file(t, "late.yaml", `
+apiVersion: sreportal.io/v1alpha1
+kind: Maintenance
+metadata: {name: late, namespace: prod}
+spec: {title: Late, portalRef: main, components: [api], scheduledStart: "2026-03-28T02:00:00Z", scheduledEnd: "2026-03-28T03:00:00Z"}
+`)).stderr, "warning: portal main: maintenance late ")
 	succeeds(t, "portal", "delete", "main", "--component", "api", "--maintenance", "switches")
 	require.Len(t, parsed[portal.View](t, "portal", "status", "portal/main").Components, 1)
 	require.Contains(t, succeeds(t, "portal", "delete", "other", "--all"), "component web deleted\nportal other: unknown;")

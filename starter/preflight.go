@@ -121,9 +121,10 @@ func (s *server) check(ctx context.Context, target subject, in preflight.Input) 
 // reportDrains warns of drains that would fail or wait for a person, or refuses to start them.
 func (c *cli) reportDrains(target subject, found preflight.Result, refuse bool) error {
 	var blocked []string
+	once := adviceOnce()
 	for _, drain := range found.Drains {
 		if drain.Warning != "" {
-			blocked = append(blocked, "cluster "+drain.Cluster+": "+drain.Warning)
+			blocked = append(blocked, "cluster "+drain.Cluster+": "+once(drain.Warning))
 		}
 	}
 	if more := len(blocked) - shownProblems; more > 0 {
@@ -138,11 +139,25 @@ func (c *cli) reportDrains(target subject, found preflight.Result, refuse bool) 
 	return nil
 }
 
+// adviceOnce returns a function that leaves out the advice at the end of a warning, after "): ", if an earlier warning had the same.
+func adviceOnce() func(warning string) string {
+	given := map[string]bool{}
+	return func(warning string) string {
+		cause, advice, found := strings.Cut(warning, "): ")
+		if !found || !given[advice] {
+			given[advice] = true
+			return warning
+		}
+		return cause + "), as above"
+	}
+}
+
 // renderDrains prints the previews of drains.
 func renderDrains(w *page, found preflight.Result) {
+	once := adviceOnce()
 	t := w.newTable("CLUSTER", "NODE", "EVICT", "SKIP", "BLOCK", "NOTE")
 	for _, drain := range found.Drains {
-		note := drain.Warning
+		note := once(drain.Warning)
 		if note == "" && len(drain.Budgets) > 0 {
 			note = "waits for PodDisruptionBudget " + joined(drain.Budgets) + ", which allows no disruption now"
 		}

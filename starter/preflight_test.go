@@ -74,3 +74,13 @@ func (s *stage) waitsForWhatDoesNotExist(t *testing.T) {
 	succeeds(t, "node", "cancel", "patient")
 	succeeds(t, "window", "cancel", "later")
 }
+
+func TestTheAdviceOfDrainsIsGivenOnce(t *testing.T) {
+	once := adviceOnce()
+	const web, api = "2 pods blocked by PodDisruptionBudget shop/web (its maxUnavailable is 0): set it to 1", "1 pod blocked by PodDisruptionBudget shop/api (its maxUnavailable is 0): set it to 2"
+	require.Equal(t, web, once(web))
+	require.Equal(t, api, once(api))
+	require.Equal(t, "2 pods blocked by PodDisruptionBudget shop/web (its maxUnavailable is 0), as above", once(web))
+	require.Equal(t, "1 pod blocked", once("1 pod blocked"))
+	require.Equal(t, "1 pod blocked", once("1 pod blocked"))
+}

@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
@@ -75,13 +74,7 @@ only spec.remediationStrategy.timeout and spec.batchTimeoutAction.`,
 }
 
 func (c *cli) editRollout(ctx context.Context, s *server, object *ranv1.ClusterGroupUpgrade, reason string) error {
-	target := rolloutSubject(object.Namespace, object.Name)
-	var answer rolloutworkflow.EditAnswer
-	request := rollout.EditRequest{Actor: actor(), Reason: reason, Spec: object.Spec}
-	if err := s.update(ctx, target, temporal.UpdateEdit, request, &answer); err != nil {
-		return err
-	}
-	return c.print(answer, func(w *page) { fmt.Fprintln(w, editText(target, answer)) }, target.workflowID)
+	return sendEdit(ctx, c, s, rolloutSubject(object.Namespace, object.Name), object.Spec, reason)
 }
 
 // newUpgradeApply returns the command that starts a rollout, or edits it if it is running.
@@ -101,8 +94,7 @@ A rollout that has ended is started again.`,
 			}
 			return c.onServer(ctx, func(s *server) error {
 				target := rolloutSubject(object.Namespace, object.Name)
-				last, err := s.DescribeWorkflow(ctx, target.workflowID, "")
-				if err == nil && last.Status == enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING {
+				if running, err := s.isRunning(ctx, target); err == nil && running {
 					return c.editRollout(ctx, s, object, reason)
 				}
 				return c.startRollout(ctx, object, false, startFlags{reason: reason}) // it reports the errors of the server
@@ -114,13 +106,6 @@ A rollout that has ended is started again.`,
 	c.addNamespaceFlag(cmd)
 	c.addOutputFlag(cmd)
 	return cmd
-}
-
-func editText(target subject, answer rolloutworkflow.EditAnswer) string {
-	if len(answer.Changed) == 0 {
-		return fmt.Sprintf("%s already matches the file", target)
-	}
-	return fmt.Sprintf("%s: changed %s; see `%s`", target, strings.Join(answer.Changed, ", "), target.show)
 }
 
 func newUpgradeRetry(c *cli) *cobra.Command {

@@ -31,9 +31,9 @@ func TestHelpListsTheVerbs(t *testing.T) {
 	nouns := map[string][]string{
 		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "serve", "codec-server", "setup", "doctor", "version", "completion", "help", "man", "config"},
 		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list", "history", "apply", "describe"},
-		"node":            {"maintain", "done", "fail", "recover", "cancel", "join", "status", "list", "preview", "describe", "schedule", "apply"},
+		"node":            {"maintain", "done", "fail", "recover", "cancel", "join", "status", "list", "preview", "describe", "schedule", "apply", "edit"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
-		"lock controller": {"start", "status", "cancel", "list", "describe", "apply"},
+		"lock controller": {"start", "status", "cancel", "list", "describe", "apply", "edit"},
 		"window":          {"create", "edit", "extend", "end", "cancel", "override", "status", "list", "phase", "preview", "allows", "apply", "delete", "describe"},
 		"portal":          {"apply", "status", "cancel", "delete", "list", "describe"},
 		"harbor":          {"apply", "status", "delete", "cancel", "evaluate", "list", "describe"},

@@ -49,10 +49,10 @@ func TestEveryCommandHasExamplesThatExist(t *testing.T) {
 
 func TestEveryNounHasTheVerbsOfKubectl(t *testing.T) {
 	nouns := map[string]string{
-		"upgrade": "apply create edit delete list status describe", "node": "apply create delete list status describe",
+		"upgrade": "apply create edit delete list status describe", "node": "apply create edit delete list status describe",
 		"window": "apply create edit delete list status describe", "portal": "apply create edit delete list status describe",
-		"harbor": "apply create edit delete list status describe", "lock controller": "apply create delete list status describe",
-		"onboarding": "apply create delete list status describe", "hold": "list status describe", "lock": "list",
+		"harbor": "apply create edit delete list status describe", "lock controller": "apply create edit delete list status describe",
+		"onboarding": "apply create edit delete list status describe", "hold": "list status describe", "lock": "list",
 	}
 	for noun, verbs := range nouns {
 		for verb := range strings.FieldsSeq(verbs) {
@@ -161,7 +161,7 @@ func TestTheExitStatusOfAStatusIsThatOfTheRollout(t *testing.T) {
 
 func TestEveryVerbThatChangesSomethingTakesAReason(t *testing.T) {
 	for _, path := range []string{
-		"node apply", "lock controller apply", "onboarding apply", "upgrade start", "upgrade apply", "upgrade enable", "upgrade pause", "upgrade resume", "upgrade cancel", "upgrade approve", "upgrade edit", "upgrade retry",
+		"node apply", "node edit", "lock controller apply", "lock controller edit", "onboarding apply", "upgrade start", "upgrade apply", "upgrade enable", "upgrade pause", "upgrade resume", "upgrade cancel", "upgrade approve", "upgrade edit", "upgrade retry",
 		"node maintain", "node done", "node fail", "node recover", "node cancel", "node join", "lock controller start", "lock controller cancel",
 		"window create", "window apply", "window edit", "window extend", "window end", "window cancel", "window delete", "window override",
 		"portal apply", "portal cancel", "portal delete", "harbor apply", "harbor delete", "harbor cancel",

@@ -222,7 +222,7 @@ func TestADeletedConfigurationRestoresTheDefaults(t *testing.T) {
 			s := watching(t, "a", "b", "c")
 			s.requireGranted(t, tt.before...)
 			if tt.before == nil {
-				s.requireWaiting(t, "maxParallelOperations allows 0 of 4 nodes under maintenance at once")
+				s.requireWaiting(t, "maxParallelOperations allows 0 of 4 nodes under maintenance at once: no maintenance starts until it is raised")
 			}
 			require.NoError(t, cluster.Client.Delete(t.Context(), config))
 			s.requireGranted(t, tt.after...)

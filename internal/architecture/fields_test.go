@@ -70,6 +70,7 @@ func TestTroubleshootingHasEveryReasonToWait(t *testing.T) {
 	for _, group := range []struct{ path, comment string }{
 		{statusTypes, "Reasons why a rollout waits"},
 		{"internal/rollout/waits.go", "Reasons of a rollout"},
+		{"internal/rollout/startbudget.go", "Reasons why a pending cluster"},
 		{"internal/emergency/messages.go", "The reasons of waits"},
 		{"internal/scheduling/decide.go", "Reasons of a standstill"},
 		{"internal/scheduling/schedule.go", "The reasons, beside BudgetReason"},

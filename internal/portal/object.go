@@ -115,22 +115,10 @@ func (p *Portal) Declare(r ObjectRequest, now time.Time) (Answer, Move) {
 		}
 		return p.answer(nil), Move{To: p.Name}
 	}
-	moved := ""
-	if m := r.Maintenance; m != nil {
-		if known, err := p.maintenance(m.Name); err == nil && known.occasion(now).Phase == sreportalv1.PhaseInProgress &&
-			(!known.Spec.ScheduledStart.Equal(&m.Spec.ScheduledStart) || !known.Spec.ScheduledEnd.Equal(&m.Spec.ScheduledEnd)) {
-			moved = "the schedule was changed while the maintenance was in progress"
-		}
-	}
 	answer, added := p.Apply(r.apply(), now)
-	if moved != "" {
-		answer.Warnings = append(answer.Warnings, moved)
-	}
 	if m := r.Maintenance; m != nil {
-		known, err := p.maintenance(m.Name)
-		if answer.Forgotten = err != nil; err == nil && len(added.Maintenances) > 0 && known.occasion(now).Phase == sreportalv1.PhaseCompleted {
-			answer.Warnings = append(answer.Warnings, "the maintenance was over when it was applied: it ended "+clock(m.Spec.ScheduledEnd.Time))
-		}
+		_, err := p.maintenance(m.Name)
+		answer.Forgotten = err != nil
 	}
 	if incident := r.Incident; incident != nil {
 		answer.Forgotten = p.incident(incident.Name) == nil

@@ -203,6 +203,17 @@ func TestAMaintenanceOfAnUnknownComponentIsShownWithAWarning(t *testing.T) {
 	require.Empty(t, v.InProgress[0].Unknown)
 }
 
+func TestAMaintenanceInThePastOrMovedWhileInProgressHasAWarning(t *testing.T) {
+	p := newPortal(t)
+	over := maintenance("core", after(-2*time.Hour), after(-time.Hour), "", "db")
+	require.Equal(t, []string{"maintenance core was over when it was applied: it ended 2026-11-21 11:00:00Z"}, applyOne(t, p, noon, over).Warnings)
+	require.Empty(t, applyOne(t, p, noon, over).Warnings, "it is unchanged")
+	require.Empty(t, applyOne(t, p, noon, maintenance("core", after(-time.Hour), after(time.Hour), "", "db")).Warnings)
+	require.Equal(t, []string{"maintenance core was in progress when its schedule was changed"},
+		applyOne(t, p, noon, maintenance("core", after(time.Hour), after(2*time.Hour), "", "db")).Warnings)
+	require.Equal(t, []string{"maintenance core was over when it was applied: it ended 2026-11-21 11:00:00Z"}, applyOne(t, p, noon, over).Warnings)
+}
+
 func TestACancelledMaintenanceEndsNowOrDoesNotTakePlace(t *testing.T) {
 	now := after(90 * time.Minute)
 	running := maintenance("running", after(time.Hour), after(3*time.Hour), "", "db")

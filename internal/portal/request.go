@@ -60,7 +60,7 @@ type Answer struct {
 func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
 	p.Advance(now)
 	added := Move{To: p.Name}
-	var changes, warnings []string
+	var changes, warnings, applied []string
 	report := func(kind, name, result string) { changes = append(changes, kind+" "+name+" "+result) }
 	for _, object := range r.Components {
 		result := p.applyComponent(object, r.declaration(object.ObjectMeta, now), now)
@@ -70,11 +70,15 @@ func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
 		report("component", object.Name, result)
 	}
 	for _, object := range r.Maintenances {
+		moved := p.movesInProgress(object, now)
 		result := p.applyMaintenance(object, r.declaration(object.ObjectMeta, now), now)
 		if result == "added" {
 			added.Maintenances = append(added.Maintenances, Object{object.Namespace, object.Name, now})
 		}
 		report("maintenance", object.Name, result)
+		if warnings = append(warnings, moved...); result != unchanged {
+			applied = append(applied, object.Name)
+		}
 	}
 	for _, object := range r.incidents {
 		result := p.applyIncident(object, r.declaration(object.ObjectMeta, now), now)
@@ -90,6 +94,9 @@ func (p *Portal) Apply(r ApplyRequest, now time.Time) (Answer, Move) {
 	}
 	for _, object := range r.Maintenances {
 		warnings = append(warnings, p.warnings(object.Name, now)...)
+		if known, err := p.maintenance(object.Name); err == nil && slices.Contains(applied, object.Name) && known.occasion(now).Phase == sreportalv1.PhaseCompleted {
+			warnings = append(warnings, fmt.Sprintf("maintenance %s was over when it was applied: it ended %s", object.Name, clock(object.Spec.ScheduledEnd.Time)))
+		}
 	}
 	answer := p.answer(changes)
 	answer.Warnings = warnings
@@ -160,6 +167,16 @@ func (p *Portal) warnings(name string, now time.Time) []string {
 		warnings = append(warnings, fmt.Sprintf("maintenance %s: spec.components: the portal does not have %s yet", name, listed(unknown)))
 	}
 	return warnings
+}
+
+// movesInProgress warns of another time for a maintenance in progress.
+func (p *Portal) movesInProgress(object sreportalv1.Maintenance, now time.Time) []string {
+	known, err := p.maintenance(object.Name)
+	if err != nil || known.occasion(now).Phase != sreportalv1.PhaseInProgress ||
+		known.Spec.ScheduledStart.Equal(&object.Spec.ScheduledStart) && known.Spec.ScheduledEnd.Equal(&object.Spec.ScheduledEnd) {
+		return nil
+	}
+	return []string{fmt.Sprintf("maintenance %s was in progress when its schedule was changed", object.Name)}
 }
 
 // unknown are the names without a component.

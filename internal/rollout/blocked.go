@@ -34,6 +34,11 @@ func Brief(reason string, since *metav1.Time, now time.Time) bool {
 	return slices.Contains(briefReasons, reason) && (now.IsZero() || since != nil && now.Before(since.Add(patience)))
 }
 
+// Blocks reports whether a wait lasts until a person or another program acts, and is not brief.
+func Blocks(wait *drydockv1.Wait, now time.Time) bool {
+	return wait != nil && slices.Contains(blockingReasons, wait.Reason) && !Brief(wait.Reason, &wait.Since, now)
+}
+
 // gravestCluster returns the running cluster with the gravest reason that blocks it, and how many clusters are blocked; nil: none.
 func gravestCluster(clusters []ranv1.ClusterStatus, blocked func(c *ranv1.ClusterStatus) bool) (gravest *ranv1.ClusterStatus, count int) {
 	rank := func(c *ranv1.ClusterStatus) int { return slices.Index(blockingReasons, c.Reason) }

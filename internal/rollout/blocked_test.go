@@ -95,3 +95,13 @@ func TestAResumedRolloutShowsNoPausedClusters(t *testing.T) {
 	require.Equal(t, []ranv1.ClusterStatus{{Name: "a", State: ranv1.ClusterRunning, Step: "worker-1: Draining"}, blocked}, rollout.Resumed(clusters, false))
 	require.Equal(t, rollout.ReasonPaused, clusters[0].Reason, "the status itself stays")
 }
+
+func TestAWaitBlocksUntilAPersonActs(t *testing.T) {
+	wait := func(reason string) *drydockv1.Wait { return &drydockv1.Wait{Reason: reason, Since: waitNow} }
+	require.True(t, rollout.Blocks(wait("DisruptionBudgetNever"), waitNow.Time))
+	require.False(t, rollout.Blocks(wait("DisruptionBudget"), waitNow.Add(time.Second)), "it is brief")
+	require.True(t, rollout.Blocks(wait("DisruptionBudget"), waitNow.Add(time.Minute)))
+	require.False(t, rollout.Blocks(wait("Soaking"), waitNow.Add(time.Hour)))
+	require.False(t, rollout.Blocks(nil, waitNow.Time))
+	require.Equal(t, "Disruption budget allows none", rollout.Words("DisruptionBudgetNever"))
+}

@@ -2,20 +2,16 @@ package rollout
 
 import (
 	"fmt"
-	"reflect"
 	"slices"
 	"strings"
 	"time"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/edits"
 )
 
 // EditRequest changes the spec of a rollout.
-type EditRequest struct {
-	Actor  string                        `json:"actor,omitempty"`
-	Reason string                        `json:"reason,omitempty"`
-	Spec   ranv1.ClusterGroupUpgradeSpec `json:"spec"`
-}
+type EditRequest = edits.Request[ranv1.ClusterGroupUpgradeSpec]
 
 // editable are the fields that an edit may change in an enabled rollout.
 var editable = []string{"spec.batchTimeoutAction", "spec.remediationStrategy.timeout"}
@@ -63,27 +59,11 @@ func Editable(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool) (spec r
 
 // ChangedFields returns the paths of the fields that differ. The fields of the strategy are compared one by one.
 func ChangedFields(before, after ranv1.ClusterGroupUpgradeSpec) []string {
-	//workflowcheck:ignore fields are read in their order, and values are only compared
-	strategy := differing(reflect.ValueOf(before.RemediationStrategy), reflect.ValueOf(after.RemediationStrategy), "spec.remediationStrategy.")
+	strategy := edits.ChangedFields(before.RemediationStrategy, after.RemediationStrategy, "spec.remediationStrategy.")
 	before.RemediationStrategy = after.RemediationStrategy
-	//workflowcheck:ignore as above
-	changed := append(strategy, differing(reflect.ValueOf(before), reflect.ValueOf(after), "spec.")...)
+	changed := append(strategy, edits.ChangedFields(before, after, "spec.")...)
 	slices.Sort(changed)
 	return changed
-}
-
-// differing returns the names of the fields that differ between two structs. An empty list equals an absent one.
-func differing(before, after reflect.Value, prefix string) []string {
-	var names []string
-	for i := range before.NumField() {
-		a, b := before.Field(i), after.Field(i)
-		empty := (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len() == 0 && b.Len() == 0
-		if !empty && !reflect.DeepEqual(a.Interface(), b.Interface()) {
-			name, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("json"), ",")
-			names = append(names, prefix+name)
-		}
-	}
-	return names
 }
 
 // Timeout is the timeout of the whole rollout, by default 240 minutes.

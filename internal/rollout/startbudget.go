@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"fmt"
 	"slices"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -31,6 +32,23 @@ func (w StartBudget) Exhausted() bool { return w.MaxFailures > 0 && w.Failed >= 
 
 // Cautious reports whether only possible failures of active clusters prevent more starts.
 func (w StartBudget) Cautious() bool { return w.Free() == 0 && w.Running < w.Size && !w.Exhausted() }
+
+// Reasons why a pending cluster of the current batch has not started.
+const (
+	reasonMaxFailures    = "MaxFailures"
+	reasonMaxConcurrency = "MaxConcurrency"
+)
+
+// PendingWait is why a pending cluster has not started; empty: the budget allows its start.
+func (w StartBudget) PendingWait() (reason, message string) {
+	switch {
+	case w.Exhausted(), w.Free() > 0:
+		return "", ""
+	case w.Cautious():
+		return reasonMaxFailures, fmt.Sprintf("starts when a running cluster has succeeded: %d running and %d failed reach maxFailures (%d) if all of them fail", w.Running, w.Failed, w.MaxFailures)
+	}
+	return reasonMaxConcurrency, fmt.Sprintf("starts when a running cluster has ended: at most %d run at once", w.Size)
+}
 
 // BatchGroupEnd returns the index after the last batch that runs together with batch next, both counted from 0. In a rolling rollout, all batches
 // after the canaries run together.

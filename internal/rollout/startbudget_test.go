@@ -2,6 +2,7 @@ package rollout_test
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -35,6 +36,20 @@ func TestARunningClusterCountsAsAPossibleFailure(t *testing.T) {
 			require.Equal(t, test.exhausted, test.window.Exhausted())
 		})
 	}
+}
+
+func TestAPendingClusterSaysWhyItHasNotStarted(t *testing.T) {
+	waits := map[string]rollout.StartBudget{
+		"": {Size: 5, Running: 2},
+		"MaxFailures: starts when a running cluster has succeeded: 1 running and 1 failed reach maxFailures (2) if all of them fail": {Size: 5, Running: 1, MaxFailures: 2, Failed: 1},
+		"MaxConcurrency: starts when a running cluster has ended: at most 2 run at once":                                             {Size: 2, Running: 2, MaxFailures: 9},
+	}
+	for want, budget := range waits {
+		reason, message := budget.PendingWait()
+		require.Equal(t, want, strings.Trim(reason+": "+message, ": "))
+	}
+	reason, _ := rollout.StartBudget{Size: 5, MaxFailures: 2, Failed: 2}.PendingWait()
+	require.Empty(t, reason, "it never starts")
 }
 
 // However clusters fail: no more fail than MaxFailures, no more run than Size, and only failures keep a cluster from starting.

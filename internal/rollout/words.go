@@ -10,6 +10,9 @@ import (
 
 // Words are a CamelCase reason as words, e.g. "Timed out" for TimedOut, and "Missing blocking CR" for MissingBlockingCR.
 func Words(reason string) string {
+	if reason == "DisruptionBudgetNever" {
+		return "Disruption budget allows none"
+	}
 	var words strings.Builder
 	letters := []rune(reason)
 	isUpper := func(i int) bool { return i >= 0 && i < len(letters) && unicode.IsUpper(letters[i]) }

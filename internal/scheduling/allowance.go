@@ -15,7 +15,9 @@ type allowance struct {
 	limit *int
 	// invalid is the text of an invalid limit, which allows nothing; empty: the limit is valid.
 	invalid string
-	holders []string
+	// percentage is the limit as its author wrote it, if that is no number; empty: it is one.
+	percentage string
+	holders    []string
 	// cachedNames and cachedMessage are valid until the next holder: many requests wait for the same limit.
 	cachedNames, cachedMessage string
 }
@@ -30,7 +32,11 @@ func allowed(value *intstr.IntOrString, nodes int, roundUp bool) allowance {
 	if err != nil || number < 0 {
 		return allowance{limit: new(int), invalid: quoted(value)}
 	}
-	return allowance{limit: &number}
+	a := allowance{limit: &number}
+	if value.Type == intstr.String {
+		a.percentage = value.StrVal
+	}
+	return a
 }
 
 // quoted returns the value as the user wrote it.

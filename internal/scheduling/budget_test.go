@@ -104,8 +104,8 @@ func TestBudgets(t *testing.T) {
 			}},
 			granted: []string{"a1", "a2", "b1"},
 			waiting: map[string]string{
-				"a4": "budget b, zone a: maxParallelOperations allows 2 of 3 nodes under maintenance at once (a1 for x.example.com, a2 for x.example.com)",
-				"b2": "budget b, zone b: maxParallelOperations allows 1 of 2 nodes under maintenance at once (b1 for x.example.com)",
+				"a4": "budget b, zone a: maxParallelOperations (40%) allows 2 of 3 nodes under maintenance at once (a1 for x.example.com, a2 for x.example.com)",
+				"b2": "budget b, zone b: maxParallelOperations (40%) allows 1 of 2 nodes under maintenance at once (b1 for x.example.com)",
 			},
 		},
 		{
@@ -113,7 +113,7 @@ func TestBudgets(t *testing.T) {
 			nodes:    twoZones(),
 			requests: requestsFor("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "b", TopologyKey: "zone", MaxUnavailable: percent("33%")}},
-			waiting:  map[string]string{"a1": "budget b, zone a: maxUnavailable allows 0 of 3 nodes to be unavailable"},
+			waiting:  map[string]string{"a1": "budget b, zone a: maxUnavailable (33%) allows 0 of 3 nodes to be unavailable: no maintenance starts until it is raised"},
 		},
 		{
 			name:     "one zone at a time: a busy zone continues, another waits",
@@ -195,7 +195,7 @@ func TestBudgets(t *testing.T) {
 			nodes:    twoZones(),
 			requests: requestsFor("a1"),
 			budgets:  []maintenancev1.Budget{{Name: "z", MaxUnavailable: count(0)}, {Name: "b", MaxUnavailable: count(0)}, {Name: "c", MaxUnavailable: count(0)}},
-			waiting:  map[string]string{"a1": "budget b: maxUnavailable allows 0 of 6 nodes to be unavailable"},
+			waiting:  map[string]string{"a1": "budget b: maxUnavailable allows 0 of 6 nodes to be unavailable: no maintenance starts until it is raised"},
 		},
 		{
 			name:     "an invalid selector may match any node, so none may start",

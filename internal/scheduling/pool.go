@@ -66,7 +66,13 @@ func (p *pool) limitMessage(a *allowance, field, format string) string {
 	case a.invalid != "":
 		a.cachedMessage = p.title() + allowsNothing(field, a.invalid, "a number of at least 0 or a percentage from 0% to 100%")
 	default:
+		if a.percentage != "" {
+			field += " (" + a.percentage + ")"
+		}
 		a.cachedMessage = p.title() + field + " " + fmt.Sprintf(format, *a.limit, counted(p.size, "node"), a.names())
+		if *a.limit == 0 {
+			a.cachedMessage += ": no maintenance starts until it is raised"
+		}
 	}
 	return a.cachedMessage
 }

@@ -307,8 +307,8 @@ func TestAnInvalidLimitAllowsNothingAndIsReported(t *testing.T) {
 		{"", nil, `maxParallelOperations is ""` + must},
 		{2, -3, "maxUnavailable is -3" + must},
 		{2, "few", `maxUnavailable is "few"` + must},
-		{0, nil, "maxParallelOperations allows 0 of 10 nodes under maintenance at once"},
-		{2, "0%", "maxUnavailable allows 0 of 10 nodes to be unavailable"},
+		{0, nil, "maxParallelOperations allows 0 of 10 nodes under maintenance at once: no maintenance starts until it is raised"},
+		{2, "0%", "maxUnavailable (0%) allows 0 of 10 nodes to be unavailable: no maintenance starts until it is raised"},
 	} {
 		decision := schedule(nodes(10, 0), one, limits(test.parallel, test.unavailable))
 		require.Len(t, decision.Waiting, 1, test.message)

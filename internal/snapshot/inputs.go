@@ -249,9 +249,7 @@ func MaintenanceConfig(ctx context.Context, reader client.Reader, named types.Na
 	if err := listIfServed(ctx, reader, &configs); err != nil {
 		return maintenancev1.MaintenanceOperatorConfigSpec{}, err
 	}
-	configs.Items = slices.DeleteFunc(configs.Items, func(config maintenancev1.MaintenanceOperatorConfig) bool {
-		return config.Namespace != named.Namespace || named.Name != "" && config.Name != named.Name
-	})
+	configs.Items = slices.DeleteFunc(configs.Items, func(config maintenancev1.MaintenanceOperatorConfig) bool { return !counts(&config, named) })
 	switch len(configs.Items) {
 	case 0:
 		return maintenancev1.MaintenanceOperatorConfigSpec{}, nil
@@ -264,6 +262,28 @@ func MaintenanceConfig(ctx context.Context, reader client.Reader, named types.Na
 	}
 	slices.Sort(several)
 	return maintenancev1.MaintenanceOperatorConfigSpec{}, several
+}
+
+// counts reports whether a MaintenanceOperatorConfig is that name, or in that namespace.
+func counts(config *maintenancev1.MaintenanceOperatorConfig, named types.NamespacedName) bool {
+	return config.Namespace == named.Namespace && (named.Name == "" || config.Name == named.Name)
+}
+
+// IgnoredConfigs returns the MaintenanceOperatorConfigs that do not count, if none does, as namespace/name.
+func IgnoredConfigs(ctx context.Context, reader client.Reader, named types.NamespacedName) ([]string, error) {
+	var configs maintenancev1.MaintenanceOperatorConfigList
+	if err := listIfServed(ctx, reader, &configs); err != nil {
+		return nil, err
+	}
+	var ignored []string
+	for i := range configs.Items {
+		if counts(&configs.Items[i], named) {
+			return nil, nil
+		}
+		ignored = append(ignored, configs.Items[i].Namespace+"/"+configs.Items[i].Name)
+	}
+	slices.Sort(ignored)
+	return ignored, nil
 }
 
 func metadataList(gvk schema.GroupVersionKind) *metav1.PartialObjectMetadataList {

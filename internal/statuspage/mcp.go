@@ -225,7 +225,7 @@ func (t mcpTools) explainWait(in waitInput) (explanation, error) {
 		nodes = v.nodesOf(in.Cluster, in.Node)
 		for _, n := range nodes {
 			found = true
-			model := newNode(n, ui)
+			model := newNode(n, ui, v.AsOf)
 			answer.add("node "+n.Node+" of cluster "+n.Cluster, model.Pill.Words, model.Wait, model.URL)
 		}
 	}

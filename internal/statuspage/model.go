@@ -376,11 +376,15 @@ func nodePath(n Node) string {
 	return "/nodes/" + url.PathEscape(n.Cluster) + "/" + url.PathEscape(n.Row.Node)
 }
 
-func newNode(n Node, ui webUI) nodeModel {
+// newNode describes a maintenance as it is now.
+func newNode(n Node, ui webUI, now time.Time) nodeModel {
 	state := stateOf(n)
 	model := nodeModel{Of: n, Pill: statePill(state), Unread: unreadWords(n.Known, n.Running()), Path: nodePath(n), URL: ui.link(n.WorkflowID, n.RunID)}
 	if n.Running() {
 		model.Wait = newWait(n.Status.Wait)
+		if rollout.Blocks(n.Status.Wait, now) {
+			model.Pill = pill{"warn", model.Pill.Words + ", blocked"}
+		}
 	}
 	for i, entered := range n.Status.States {
 		step := stepModel{State: rollout.Words(string(entered.State)), At: entered.At.Time, Tone: toneOfState(string(entered.State))}

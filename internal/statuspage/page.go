@@ -173,7 +173,7 @@ func (p *pages) parts(path string, v *View) (title string, parts []part, err err
 	case len(segments) == 3 && segments[0] == "nodes":
 		var models []nodeModel
 		for _, n := range v.nodesOf(segments[1], segments[2]) {
-			models = append(models, newNode(n, p.ui))
+			models = append(models, newNode(n, p.ui, v.AsOf))
 		}
 		if len(models) == 0 {
 			return "", nil, notKnown(v)
@@ -203,7 +203,7 @@ func (p *pages) overview(v *View) []part {
 	var nodes []nodeModel
 	for _, n := range v.Nodes {
 		if n.Running() {
-			nodes = append(nodes, newNode(n, p.ui))
+			nodes = append(nodes, newNode(n, p.ui, v.AsOf))
 		}
 	}
 	return []part{

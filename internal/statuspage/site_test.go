@@ -231,7 +231,7 @@ func TestARecoveredFailureIsShownAsAFailure(t *testing.T) {
 	node.Status.States = append(node.Status.States,
 		maintenancev1.StateTime{State: maintenancev1.NodeRequestorFailed, At: metav1.NewTime(noon)}, maintenancev1.StateTime{State: maintenancev1.NodeReady, At: metav1.NewTime(noon)})
 	var tones []string
-	for _, step := range newNode(node, webUI{}).Steps {
+	for _, step := range newNode(node, webUI{}, noon).Steps {
 		tones = append(tones, step.Tone)
 	}
 	require.Equal(t, []string{"good", "good", "good", "good", "bad", "work"}, tones)

@@ -60,7 +60,7 @@ type lockController struct {
 	cancelled *temporal.SignalRequest
 	signals   int
 
-	// object is the request of the Source, edits counts its edits in this run, and conditions are those that it shows. Known: it existed.
+	// object is the request of the Source, edits counts the edits of the policy in this run, and conditions are those that it shows. Known: it existed.
 	object     ObjectRequest
 	known      bool
 	edits      int
@@ -83,9 +83,9 @@ func newLockController(ctx workflow.Context, in Input) (*lockController, error) 
 		c.known = true
 	}
 	c.in.Carried, c.in.CarriedObject = nil, nil
-	return c, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+	return c, errors.Join(c.listenForEdits(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (Status, error) { return c.status, nil },
-		workflow.QueryHandlerOptions{Description: "The policy, and the state of each lock with its reason."})
+		workflow.QueryHandlerOptions{Description: "The policy, and the state of each lock with its reason."}))
 }
 
 // run manages the locks until the run ends.
@@ -133,7 +133,7 @@ func (c *lockController) manage(ctx workflow.Context) error {
 			return c.continueAsNew(ctx)
 		case edited:
 			due = lockcontroller.Due{}
-		case temporal.Final(err) && c.in.Source != nil:
+		case temporal.Final(err) && (c.in.Source != nil || c.edits > 0): // another edit may follow
 			if err := c.awaitRemedy(ctx, err); err != nil {
 				return err
 			}

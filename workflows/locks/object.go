@@ -84,11 +84,16 @@ func (c *lockController) followObject(now ObjectRequest) {
 		c.record.log.Warn("Policy not followed: its spec is invalid", "generation", now.Generation, "error", now.InvalidSpec)
 	case !sameSpec(now.Spec, c.in.Policy.Spec):
 		now.Spec.ControllerName = c.in.Policy.Spec.ControllerName // it cannot be changed
-		c.in.Policy.Spec, c.status.Policy = now.Spec, now.Spec
-		c.edits++
-		c.record.log.Info("Policy edited", "generation", now.Generation)
-		c.record.show()
+		c.follows(now.Spec)
 	}
+}
+
+// follows replaces the policy.
+func (c *lockController) follows(policy drydockv1.WorkloadLockPolicySpec) {
+	c.in.Policy.Spec, c.status.Policy = policy, policy
+	c.edits++
+	c.record.log.Info("Policy edited", "generation", c.object.Generation)
+	c.record.show()
 }
 
 func sameSpec(a, b drydockv1.WorkloadLockPolicySpec) bool {
@@ -98,9 +103,6 @@ func sameSpec(a, b drydockv1.WorkloadLockPolicySpec) bool {
 
 // untilEdited runs a step, and reports whether an edit of the policy ended it.
 func (c *lockController) untilEdited(ctx workflow.Context, run func(workflow.Context) error) (edited bool, err error) {
-	if c.in.Source == nil {
-		return false, run(ctx)
-	}
 	edits := c.edits
 	step, stop := workflow.WithCancel(ctx)
 	defer stop()

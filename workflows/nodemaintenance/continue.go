@@ -45,6 +45,9 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 	if err := m.slots.Settle(ctx); err != nil {
 		return err
 	}
+	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+		return err
+	}
 	m.record.publisher.Pause(ctx)
 	kit.HandlePendingSignals(ctx)
 	if !may(ctx) || !m.slots.Settled() {

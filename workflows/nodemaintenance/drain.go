@@ -41,7 +41,9 @@ func (m *nodeMaintenance) drain(ctx workflow.Context) error {
 			continue
 		}
 		if edited {
-			m.record.note(fmt.Sprintf("draining again: the request was edited (generation %d)", m.state.Object.Generation))
+			if m.in.Source != nil { // the note of another edit names its actor
+				m.record.note(fmt.Sprintf("draining again: the request was edited (generation %d)", m.state.Object.Generation))
+			}
 			continue
 		}
 		if m.drainsAgain(err) {

@@ -90,7 +90,7 @@ func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error
 	}
 	m.retries.Show = func() { m.showWait(ctx) }
 	m.showRequestors()
-	return m, errors.Join(m.listenForJoins(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
+	return m, errors.Join(m.listenForJoins(ctx), m.listenForEdits(ctx), workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
 		func() (maintenancev1.NodeMaintenanceStatus, error) { return m.state.Status, nil },
 		workflow.QueryHandlerOptions{Description: "The status of the maintenance."}))
 }
@@ -124,6 +124,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	m.record.attributes.Flush()
 	m.record.publisher.Retrier = m.retrier() // from now on, the workflow waits for the object
 	m.record.publisher.Finish(clean)
+	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // answer every update
 	return status, err
 }
 

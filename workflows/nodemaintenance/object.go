@@ -133,8 +133,8 @@ func (m *nodeMaintenance) followSpec(before, now maintenancev1.NodeMaintenanceSp
 
 // unlessEdited runs a step, and reports whether an edit of the request ended it.
 func (m *nodeMaintenance) unlessEdited(ctx workflow.Context, run func(workflow.Context) error) (edited bool, err error) {
-	if m.in.Source == nil {
-		return false, run(ctx)
+	if m.in.Parent != "" {
+		return false, run(ctx) // its spec is that of the rollout
 	}
 	edits := m.edits
 	_, err, edited = unless(ctx, "until the request is edited",

@@ -36,6 +36,12 @@ func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceSt
 	r.log = log.With(workflow.GetLogger(ctx), logKeys(in)...)
 	r.attributes = &kit.SearchAttributes{Ctx: ctx}
 	r.attributes.Gather()
+	// A client without Drydock's CLI may start the workflow without them; lists and the status show them.
+	if _, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(temporal.AttributeNode); !known {
+		r.attributes.Set(temporal.AttributeCluster.ValueSet(in.Cluster))
+		r.attributes.Set(temporal.AttributeNode.ValueSet(in.Object.Spec.NodeName))
+		r.attributes.Set(temporal.AttributeRequestor.ValueSet(in.Object.Spec.RequestorID))
+	}
 	r.reason = kit.CurrentReason{Attributes: r.attributes, Wait: &status.Wait, Show: r.show}
 	r.stages = kit.Stages{Records: &status.Stages, Show: r.show}
 	if status.StartedAt == nil {

@@ -85,7 +85,7 @@ func TestObjectsShowTheirPhaseAndTheirComputedStatus(t *testing.T) {
 	require.Empty(t, w.Refusals)
 	require.Equal(t, []any{"upcoming", "in_progress", "in_progress", "completed"}, published(w, "switches", "phase"), "a repeated request changes nothing")
 	require.Equal(t, []any{"operational", "maintenance", "operational"}, published(w, "shop", "computedStatus"))
-	require.Contains(t, w.Answers[3].Warnings, "the schedule was changed while the maintenance was in progress")
+	require.Contains(t, w.Answers[3].Warnings, "maintenance switches was in progress when its schedule was changed")
 	last := w.Published["switches"][3].(map[string]any)
 	require.EqualValues(t, 2, last["observedGeneration"])
 	ready := last["conditions"].([]any)[0].(map[string]any)

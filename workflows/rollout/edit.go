@@ -8,6 +8,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/edits"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -26,12 +27,6 @@ func (g *groupUpgrade) registerUpdates(ctx workflow.Context) error {
 	)
 }
 
-// EditAnswer is the result of an edit.
-type EditAnswer struct {
-	// Changed are the paths of the changed fields.
-	Changed []string `json:"changed"`
-}
-
 // checkLimit limits how long an edit waits for the check of the new spec.
 const checkLimit = time.Minute
 
@@ -39,31 +34,31 @@ const checkLimit = time.Minute
 const planLimit = 8 * time.Second
 
 // edit changes the spec. A rollout that is not enabled is planned again. In an enabled rollout, the current batch gets its share of the new timeout.
-func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (EditAnswer, error) {
+func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (edits.Answer, error) {
 	object := g.in.Object
 	object.Spec = request.Spec
 	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx).Add(checkLimit))
 	if err := retrier.Run(ctx, "check the new spec", g.hub.CheckRollout, object, &object); err != nil {
-		return EditAnswer{}, err
+		return edits.Answer{}, err
 	}
 	request.Spec = object.Spec
 	// Wait until the defaults of the current spec are set: they are not changes.
 	comparable := func() bool { return g.defaulted || !g.enabled || g.status.Status.CompletedAt != nil }
 	if !comparable() {
 		if err := kit.AwaitFor(ctx, planLimit, "until there is a plan", comparable); err != nil {
-			return EditAnswer{}, err
+			return edits.Answer{}, err
 		}
 	}
 	if !comparable() && g.isEnabled() {
-		return EditAnswer{}, kit.InvalidSpec(fmt.Errorf("the plan of the last run is being loaded, and the spec cannot be changed until then: try again%s", g.waitText()))
+		return edits.Answer{}, kit.InvalidSpec(fmt.Errorf("the plan of the last run is being loaded, and the spec cannot be changed until then: try again%s", g.waitText()))
 	}
 	// The rollout may have been enabled, or have ended, during the waits above.
 	if err := g.mayEdit(request); err != nil {
-		return EditAnswer{}, err
+		return edits.Answer{}, err
 	}
 	changed, err := rollout.CheckEdit(g.spec, request.Spec, g.isEnabled(), g.clock.elapsed(workflow.Now(ctx)))
 	if err != nil {
-		return EditAnswer{}, kit.InvalidSpec(err)
+		return edits.Answer{}, kit.InvalidSpec(err)
 	}
 	if len(changed) > 0 {
 		g.record.log.Info("Rollout edited", "actor", request.Actor, "fields", changed)
@@ -74,7 +69,7 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 			g.record.note("edited" + kit.ActorSuffix(temporal.SignalRequest{Actor: request.Actor, Reason: request.Reason}))
 		}
 	}
-	return EditAnswer{Changed: changed}, nil
+	return edits.Answer{Changed: changed}, nil
 }
 
 // waitText is the current wait, in parentheses; "": there is none.

@@ -8,6 +8,7 @@ import (
 
 	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/edits"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
@@ -59,7 +60,7 @@ func TestAnOmittedDefaultIsNoChange(t *testing.T) {
 				require.Contains(t, ended.Notes, "edited by bob: large clusters")
 				require.NoError(t, edited.Rejected)
 				require.NoError(t, edited.Err)
-				require.Equal(t, rolloutworkflow.EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
+				require.Equal(t, edits.Answer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
 				kept := w.InputsOf("SaveRollout")
 				last := kept[len(kept)-1].(rollouts.SaveRolloutInput).Object.Spec
 				require.Equal(t, int32(300), last.RemediationStrategy.Timeout)

@@ -18,6 +18,7 @@ import (
 	"drydock.dev/drydock/activities/rollouts"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/edits"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
@@ -149,7 +150,7 @@ func TestAnEditBeforeEnablePlansAgain(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: before})
 
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, []string{"spec.clusters", "spec.remediationStrategy.timeout"}, edited.Result.(rolloutworkflow.EditAnswer).Changed)
+	require.Equal(t, []string{"spec.clusters", "spec.remediationStrategy.timeout"}, edited.Result.(edits.Answer).Changed)
 	require.Equal(t, [][]string{{"c2"}}, planned.RemediationPlan)
 	require.Equal(t, ranv1.ReasonNotEnabled, planned.Wait.Reason)
 	require.Equal(t, []string{"+c2", "-c2"}, clusters.Events, "the second edit enables it")
@@ -440,7 +441,7 @@ func TestAnEditBeforeContinueAsNewIsAnswered(t *testing.T) {
 	next := workflowtest.NextRunInput[rolloutworkflow.Input](w)
 	require.NotNil(t, next, "%v", w.GetWorkflowError())
 	require.NoError(t, edited.Err)
-	require.Equal(t, rolloutworkflow.EditAnswer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
+	require.Equal(t, edits.Answer{Changed: []string{"spec.remediationStrategy.timeout"}}, edited.Result)
 	require.EqualValues(t, 90, next.Object.Spec.RemediationStrategy.Timeout)
 }
 

@@ -102,7 +102,7 @@ func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.C
 		if hold == nil || c.State.Over() {
 			continue
 		}
-		inBatch := g.batch != nil && c.Batch >= g.batch.first && c.Batch <= g.batch.last
+		inBatch := g.inBatch(c)
 		if inBatch || hold.Scope != drydockv1.HoldAll {
 			c.Held = hold
 		}
@@ -111,4 +111,27 @@ func (g *groupUpgrade) withHolds(status ranv1.ClusterGroupUpgradeStatus) ranv1.C
 		}
 	}
 	return status
+}
+
+// withPendingWaits adds to the pending clusters of the current batch why they have not started. The stored status omits that, as it does the holds.
+func (g *groupUpgrade) withPendingWaits(status ranv1.ClusterGroupUpgradeStatus) ranv1.ClusterGroupUpgradeStatus {
+	if g.batch == nil || status.Status.CompletedAt != nil || status.Paused {
+		return status
+	}
+	reason, message := g.batch.startBudget().PendingWait()
+	if reason == "" {
+		return status
+	}
+	status.Clusters = slices.Clone(status.Clusters)
+	for i := range status.Clusters {
+		if c := &status.Clusters[i]; c.State == ranv1.ClusterPending && c.Reason == "" && g.inBatch(c) {
+			c.Reason, c.Message = reason, message
+		}
+	}
+	return status
+}
+
+// inBatch reports whether a cluster belongs to the current batch, or to one that runs together with it.
+func (g *groupUpgrade) inBatch(c *ranv1.ClusterStatus) bool {
+	return g.batch != nil && c.Batch >= g.batch.first && c.Batch <= g.batch.last
 }

@@ -292,12 +292,15 @@ func TestPossibleFailuresLimitTheConcurrency(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2", "c3"})
 	w.Plan.ComputedMaxFailures = 2
 	clusters.Outcomes["c1"] = workflowtest.ClusterFails
-	var slow workflowtest.GroupStatus
+	var early, slow workflowtest.GroupStatus
+	w.RegisterDelayedCallback(func() { early = workflowtest.StatusOf[workflowtest.GroupStatus](w) }, 30*time.Second)
 	w.RegisterDelayedCallback(func() { slow = workflowtest.StatusOf[workflowtest.GroupStatus](w) }, 90*time.Second)
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonFailed)
 	require.Contains(t, clusters.Events, "-c3")
 	require.Contains(t, slow.Wait.Message, "clusters running: 1; failed: 1 of at most 2")
+	require.Equal(t, "MaxFailures", early.Clusters[2].Reason)
+	require.Equal(t, "starts when a running cluster has succeeded: 1 running and 1 failed reach maxFailures (2) if all of them fail", early.Clusters[2].Message)
 }
 
 func TestFailuresNeverExceedTheLimit(t *testing.T) {

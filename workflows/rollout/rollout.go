@@ -150,7 +150,7 @@ func (g *groupUpgrade) registerQueries(ctx workflow.Context) error {
 func (g *groupUpgrade) queryStatus(request temporal.StatusRequest) (ranv1.ClusterGroupUpgradeStatus, error) {
 	status, err := rollout.Page(g.status, rollout.Part(request))
 	status.Wait, status.Clusters = rollout.DeepestWait(&g.status), rollout.Resumed(status.Clusters, status.Paused)
-	return g.withHolds(status), err
+	return g.withPendingWaits(g.withHolds(status)), err
 }
 
 // retrier retries activities on the hub. While one fails, the status shows the error.

@@ -1,0 +1,51 @@
+package edits
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+)
+
+// fixedMaintenance are the fields that no edit of a running maintenance may change.
+var fixedMaintenance = []string{"spec.cordon", "spec.lockRelease", "spec.maintenanceWindows", "spec.nodeName", "spec.requestorID"}
+
+// CheckMaintenance returns the paths of the fields that an edit of a running maintenance in that state changes. It refuses fields that cannot change, and
+// those of steps that have ended: they would have no effect.
+func CheckMaintenance(before, after maintenancev1.NodeMaintenanceSpec, state maintenancev1.NodeState) ([]string, error) {
+	changed := ChangedFields(before, after, "spec.")
+	working := slices.Contains([]maintenancev1.NodeState{
+		maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed, maintenancev1.NodeHealthChecks, maintenancev1.NodeCleaningUp,
+	}, state)
+	draining := working || state == maintenancev1.NodeDraining
+	rules := []struct {
+		fields []string
+		why    string
+		holds  bool
+	}{
+		{fixedMaintenance, "cannot be changed while the maintenance runs: cancel it and start another one", true},
+		{[]string{"spec.waitForPodCompletion"}, "cannot be changed now: the wait for pods has ended", draining},
+		{[]string{"spec.drainSpec", "spec.onDrainTimeout"}, "cannot be changed now: the drain has ended", working},
+		{[]string{"spec.action"}, "cannot be changed now: the work has begun", working},
+	}
+	for _, rule := range rules {
+		if refused := common(changed, rule.fields); rule.holds && len(refused) > 0 {
+			return nil, fmt.Errorf("%s: %s", strings.Join(refused, ", "), rule.why)
+		}
+	}
+	return changed, nil
+}
+
+// CheckLockPolicy returns the paths of the fields that an edit of the policy of a lock controller changes.
+func CheckLockPolicy(before, after drydockv1.WorkloadLockPolicySpec) ([]string, error) {
+	if before.ControllerName != after.ControllerName {
+		return nil, fmt.Errorf("spec.controllerName: cannot be changed: this is the lock controller of %s", before.ControllerName)
+	}
+	return ChangedFields(before, after, "spec."), nil
+}
+
+func common(some, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(some), func(field string) bool { return !slices.Contains(others, field) })
+}
