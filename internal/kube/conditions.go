@@ -146,11 +146,16 @@ func ConditionOwners(condition corev1.NodeCondition) (owners []string) {
 	if condition.Reason != conditionReason || !slices.Contains(NodeConditions(), condition.Type) {
 		return nil
 	}
-	message := condition.Message
+	_, owners = splitOwners(condition.Message)
+	return owners
+}
+
+// splitOwners splits the message of a condition into its text and the owners at its end.
+func splitOwners(message string) (text string, owners []string) {
 	for {
 		begin := strings.LastIndex(message, " (")
 		if begin < 0 || !strings.HasSuffix(message, ")") || strings.Contains(message[begin+1:], " ") {
-			return owners
+			return message, owners
 		}
 		owners = slices.Insert(owners, 0, message[begin+len(" ("):len(message)-len(")")])
 		message = message[:begin]
@@ -161,7 +166,13 @@ func ownerSuffix(owner string) string { return " (" + owner + ")" }
 
 // withoutOwner is a condition of several owners, without this one.
 func withoutOwner(condition corev1.NodeCondition, owner string) corev1.NodeCondition {
-	condition.Message = strings.Replace(condition.Message, ownerSuffix(owner), "", 1)
+	message, owners := splitOwners(condition.Message)
+	for _, other := range owners {
+		if other != owner {
+			message += ownerSuffix(other)
+		}
+	}
+	condition.Message = message
 	return condition
 }
 

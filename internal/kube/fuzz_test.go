@@ -13,6 +13,8 @@ import (
 func FuzzNodeMarks(f *testing.F) {
 	f.Add("waits (a/b/c) (d/e/f)", "a/b/c", "MaintenancePlanned")
 	f.Add(" (", ")", "Drained")
+	f.Add(" (a) (b) (a)", "a", "MaintenancePlanned")
+	f.Add(" ( (a)a)", "a", "MaintenancePlanned")
 	f.Add("() (/) (//) (é/\x00)", "node/c/n/x/run", "DrainInProgress")
 	f.Fuzz(func(t *testing.T, message, owner, kind string) {
 		condition := corev1.NodeCondition{Type: corev1.NodeConditionType(kind), Reason: conditionReason, Message: message, Status: corev1.ConditionTrue}
