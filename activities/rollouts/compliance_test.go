@@ -97,7 +97,9 @@ func TestAPolicyThatIsCreatedChangesThePlan(t *testing.T) {
 	waiting := plan(t, cgu)
 	require.Equal(t, []string{"Missing managed policies: [base]"}, waiting.Problems())
 	ended := make(chan error, 1)
-	go func() { ended <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{Object: cgu, Digest: waiting.Digest}) }()
+	go func() {
+		ended <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{Object: cgu, Digest: waiting.Digest})
+	}()
 	createPolicy(t, namespace, "base", `{"status":{}}`)
 	select {
 	case err := <-ended:

@@ -24,16 +24,26 @@ func TestAnEditOfAMaintenanceChangesOnlyStepsThatHaveNotEnded(t *testing.T) {
 		{name: "an empty list is no list", edit: func(s *spec) { s.AdditionalRequestors = []string{} }},
 		{name: "the drain, during the drain", state: maintenancev1.NodeDraining, edit: force, changed: []string{"spec.drainSpec"}},
 		{name: "the drain, after it", state: maintenancev1.NodeReady, edit: force, problem: "spec.drainSpec: cannot be changed now: the drain has ended"},
-		{name: "the wait for pods, after it", state: maintenancev1.NodeDraining, problem: "spec.waitForPodCompletion: cannot be changed now: the wait for pods has ended",
-			edit: func(s *spec) { s.WaitForPodCompletion = &maintenancev1.WaitForPodCompletionSpec{} }},
-		{name: "a failure in the work, before it is over", state: maintenancev1.NodeRequestorFailed, changed: []string{"spec.onFailure"},
-			edit: func(s *spec) { s.OnFailure = maintenancev1.FailureKeepCordoned }},
-		{name: "the Job, once the work has begun", state: maintenancev1.NodeReady, problem: "spec.action: cannot be changed now: the work has begun",
-			edit: func(s *spec) { s.Action = &maintenancev1.Action{} }},
-		{name: "the node and the requestor", problem: "spec.nodeName, spec.requestorID: cannot be changed while the maintenance runs: cancel it and start another one",
-			edit: func(s *spec) { s.NodeName, s.RequestorID = "n2", "other.example.com" }},
-		{name: "several", changed: []string{"spec.drainSpec", "spec.onFailure"},
-			edit: func(s *spec) { force(s); s.OnFailure = maintenancev1.FailureKeepCordoned }},
+		{
+			name: "the wait for pods, after it", state: maintenancev1.NodeDraining, problem: "spec.waitForPodCompletion: cannot be changed now: the wait for pods has ended",
+			edit: func(s *spec) { s.WaitForPodCompletion = &maintenancev1.WaitForPodCompletionSpec{} },
+		},
+		{
+			name: "a failure in the work, before it is over", state: maintenancev1.NodeRequestorFailed, changed: []string{"spec.onFailure"},
+			edit: func(s *spec) { s.OnFailure = maintenancev1.FailureKeepCordoned },
+		},
+		{
+			name: "the Job, once the work has begun", state: maintenancev1.NodeReady, problem: "spec.action: cannot be changed now: the work has begun",
+			edit: func(s *spec) { s.Action = &maintenancev1.Action{} },
+		},
+		{
+			name: "the node and the requestor", problem: "spec.nodeName, spec.requestorID: cannot be changed while the maintenance runs: cancel it and start another one",
+			edit: func(s *spec) { s.NodeName, s.RequestorID = "n2", "other.example.com" },
+		},
+		{
+			name: "several", changed: []string{"spec.drainSpec", "spec.onFailure"},
+			edit: func(s *spec) { force(s); s.OnFailure = maintenancev1.FailureKeepCordoned },
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			before := spec{RequestorID: "kim.example.com", NodeName: "n1"}

@@ -42,7 +42,8 @@ func TestOutcome(t *testing.T) {
 	}{
 		{"every cluster complete or skipped", rollout.NodeMaintenance, rollout.EndFinished, clusters(complete, skipped), "True", "Completed", "Node maintenance is complete on all clusters"},
 		{"clusters without bound policies", rollout.ManagedPolicies, rollout.EndFinished, []ranv1.ClusterStatus{
-			{Name: "c1", State: ranv1.ClusterSkipped, Reason: rollout.ReasonAlreadyCompliant}, {Name: "c2", State: ranv1.ClusterSkipped, Reason: rollout.ReasonNotBound},
+			{Name: "c1", State: ranv1.ClusterSkipped, Reason: rollout.ReasonAlreadyCompliant},
+			{Name: "c2", State: ranv1.ClusterSkipped, Reason: rollout.ReasonNotBound},
 			{Name: "c3", State: ranv1.ClusterSkipped, Reason: rollout.ReasonAlreadyEnforced},
 		}, "True", "Completed", "All clusters are compliant with all the managed policies; skipped because no policy of the rollout is bound to them: c2" +
 			"; skipped because they do not comply with policies that enforce already: c3"},
