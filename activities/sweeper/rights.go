@@ -12,7 +12,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// right is whether this worker may create Jobs in a namespace, and when the API server said so.
+// right is whether this worker may create Jobs in a namespace, and when the API server told it.
 type right struct {
 	granted bool
 	at      time.Time
