@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	buildversion "drydock.dev/drydock/internal/version"
 )
 
 func TestEveryCommandHasHelp(t *testing.T) {
@@ -203,7 +205,7 @@ func TestVersion(t *testing.T) {
 	isolate(t)
 	require.Regexp(t, `^drydock \S+ \(.*go1\.\d+.*\)\n$`, succeeds(t, "version"))
 	require.Equal(t, succeeds(t, "version"), succeeds(t, "--version"))
-	built := parsed[build](t, "version")
+	built := parsed[buildversion.Build](t, "version")
 	require.NotEmpty(t, built.Version)
 	require.NotEmpty(t, built.Go)
 }
