@@ -70,13 +70,13 @@ func TestAppliedComponentsAndMaintenancesAreShown(t *testing.T) {
 	maintenance.patch(`{"spec":{"scheduledEnd":"` + rfc3339(start.Add(2*time.Hour)) + `","affectedStatus":"degraded"}}`)
 	maintenance.await("True Reconciled")
 	shop.awaitField("degraded", "status", "computedStatus")
-	awaitWarning(t, object, "the schedule was changed while the maintenance was in progress")
+	awaitWarning(t, object, "was in progress when its schedule was changed")
 	past := hubObject(t, sreportal, "Maintenance", "applied-yesterday", map[string]any{
 		"title": "Old switches", "portalRef": "applied", "components": []any{"applied-shop"},
 		"scheduledStart": rfc3339(start.Add(-24 * time.Hour)), "scheduledEnd": rfc3339(start.Add(-23 * time.Hour)),
 	})
 	past.create()
-	awaitWarning(t, past.awaitField("completed", "status", "phase"), "the maintenance was over when it was applied")
+	awaitWarning(t, past.awaitField("completed", "status", "phase"), "was over when it was applied")
 
 	refused := drydock(t, "portal", "delete", "applied", "--component", "applied-shop")
 	require.Equal(t, 1, refused.code)

@@ -99,7 +99,7 @@ func TestAMaintenanceThatWasOverWhenItWasAppliedIsWarnedAbout(t *testing.T) {
 	require.Empty(t, w.Refusals)
 	require.Equal(t, []any{"completed"}, published(w, "switches", "phase"))
 	require.Len(t, w.Answers[0].Warnings, 1)
-	require.Contains(t, w.Answers[0].Warnings[0], "the maintenance was over when it was applied")
+	require.Contains(t, w.Answers[0].Warnings[0], "was over when it was applied")
 }
 
 func TestANameBelongsToTheFirstThatDeclaresIt(t *testing.T) {
