@@ -120,13 +120,13 @@ type guarded struct {
 
 var guards atomic.Int32
 
-// guardPod runs a pod that no drain may evict before its release, on any node or always on one with these labels.
-func guardPod(t *testing.T, spoke *devstack.Cluster, labelsOfNode ...map[string]string) guarded {
+// guardPod runs a pod that no drain may evict before its release.
+func guardPod(t *testing.T, spoke *devstack.Cluster) guarded {
 	t.Helper()
 	name := fmt.Sprintf("guard-%d", guards.Add(1))
 	labels := map[string]string{"app": name}
 	deployments, budgets := spoke.Client.AppsV1().Deployments(tenantNamespace), spoke.Client.PolicyV1().PodDisruptionBudgets(tenantNamespace)
-	guard := &appsv1.Deployment{
+	_, err := deployments.Create(t.Context(), &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -135,11 +135,7 @@ func guardPod(t *testing.T, spoke *devstack.Cluster, labelsOfNode ...map[string]
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example.com/guard:1.0"}}},
 			},
 		},
-	}
-	for _, labels := range labelsOfNode {
-		guard.Spec.Template.Spec.NodeSelector = labels
-	}
-	_, err := deployments.Create(t.Context(), guard, metav1.CreateOptions{})
+	}, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},

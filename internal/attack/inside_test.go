@@ -86,7 +86,7 @@ func workerInsideOnlyPollsAndAnswers(t *testing.T) {
 
 // lockControllerInside keeps the lock of an application, releases it for a maintenance, and takes it back.
 func lockControllerInside(t *testing.T, spoke *devstack.Cluster) {
-	guard := guardPod(t, spoke, map[string]string{corev1.LabelHostname: "worker-1"})
+	guard := guardPod(t, spoke)
 	admin := clientOf(t, spoke.Config)
 	policy := fmt.Sprintf("apiVersion: drydock.dev/v1alpha1\nkind: WorkloadLockPolicy\nmetadata: {name: guard}\nspec:\n  controllerName: guard\n  namespace: %s\n"+
 		"  nodeSelector: {matchLabels: {kubernetes.io/hostname: %s}}\n  nodePodSelector: {matchLabels: {app: %s}}\n", tenantNamespace, guard.node, guard.name)
