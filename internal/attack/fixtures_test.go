@@ -113,9 +113,8 @@ func maintain(t *testing.T, spoke *devstack.Cluster, node string, change func(*m
 
 // guarded is a pod that may not be evicted until its budget is released.
 type guarded struct {
-	// name is also its label app.
-	name, node string
-	release    func()
+	node    string
+	release func()
 }
 
 var guards atomic.Int32
@@ -159,7 +158,7 @@ func guardPod(t *testing.T, spoke *devstack.Cluster) guarded {
 			err := reader.Get(ctx, client.ObjectKey{Namespace: tenantNamespace, Name: name}, &budget)
 			return budget.Status.CurrentHealthy == 1 && budget.Status.ObservedGeneration > 0, client.IgnoreNotFound(err)
 		}))
-	return guarded{name, node, release}
+	return guarded{node, release}
 }
 
 // requireInService requires that a node is schedulable and has no mark.
