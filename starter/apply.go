@@ -60,12 +60,12 @@ The spec in the file replaces the current one. Additional requestors that are ne
 change the node, the requestor, cordon, maintenanceWindows and lockRelease, nor fields of steps that have ended. The maintenance of a
 NodeMaintenance in the cluster follows that object: edit it with kubectl.`,
 		Args: operands(),
-		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			object, target, err := c.maintenanceIn(flags)
 			if err != nil {
 				return err
 			}
-			return sendEdit(ctx, c, s, target, object.Spec, flags.start.reason)
+			return c.onServer(ctx, func(s *server) error { return sendEdit(ctx, c, s, target, object.Spec, flags.start.reason) })
 		}),
 	}
 	c.addMaintenanceFileFlags(cmd, &flags)
@@ -151,7 +151,7 @@ func (c *cli) lockControllerFromFile(use, short, long string, order func(context
 	cmd := &cobra.Command{
 		Use: use, Short: short, Long: long,
 		Args: operands(),
-		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
+		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			policy, err := manifest.LoadOne[*drydockv1.WorkloadLockPolicy](file, c.In)
 			if err != nil {
 				return inputError(err)
@@ -159,7 +159,9 @@ func (c *cli) lockControllerFromFile(use, short, long string, order func(context
 			if err := c.requireCluster(); err != nil {
 				return err
 			}
-			return order(ctx, s, lockController(c.cluster, policy.Spec.ControllerName), policy, reason)
+			return c.onServer(ctx, func(s *server) error {
+				return order(ctx, s, lockController(c.cluster, policy.Spec.ControllerName), policy, reason)
+			})
 		}),
 	}
 	addFileFlag(cmd, &file, "file with the WorkloadLockPolicy")

@@ -109,8 +109,8 @@ func appliesAMaintenance(t *testing.T) {
 	require.Equal(t, outcome{stdout: name + " already matches the file\n"}, drydock(t, "node", "edit", "-f", edited))
 	prints(t, "(?m)^note: the request was edited by "+actor()+": look at it$", "node", "status", "applied")
 	for field, problem := range map[string]string{
-		"cordon: false": "spec.cordon: cannot be changed while the maintenance runs: cancel it and start another one",
-		"drainSpec: {}": "spec.drainSpec: cannot be changed now: the drain has ended",
+		"maintenanceWindows: [night]": "spec.maintenanceWindows: cannot be changed while the maintenance runs: cancel it and start another one",
+		"drainSpec: {}":               "spec.drainSpec: cannot be changed now: the drain has ended",
 	} {
 		text := strings.Replace(joins, "spec: {", "spec: {onFailure: KeepCordoned, "+field+", ", 1)
 		require.Equal(t, outcome{status: exitFailed, stderr: "error: edit " + name + ": " + problem + "\n"}, apply(text))
