@@ -4,10 +4,14 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"drydock.dev/drydock/internal/portal"
@@ -66,6 +70,14 @@ func TestAppliedComponentsAndMaintenancesAreShown(t *testing.T) {
 	maintenance.patch(`{"spec":{"scheduledEnd":"` + rfc3339(start.Add(2*time.Hour)) + `","affectedStatus":"degraded"}}`)
 	maintenance.await("True Reconciled")
 	shop.awaitField("degraded", "status", "computedStatus")
+	maintenance.patch(`{"spec":{"scheduledEnd":"` + rfc3339(start.Add(3*time.Hour)) + `"}}`)
+	awaitWarning(t, object, "maintenance applied-switches was in progress when its schedule was changed")
+	past := hubObject(t, sreportal, "Maintenance", "applied-yesterday", map[string]any{
+		"title": "Old switches", "portalRef": "applied", "components": []any{"applied-shop"},
+		"scheduledStart": rfc3339(start.Add(-24 * time.Hour)), "scheduledEnd": rfc3339(start.Add(-23 * time.Hour)),
+	})
+	past.create()
+	awaitWarning(t, past.awaitField("completed", "status", "phase"), "maintenance applied-yesterday was over when it was applied")
 
 	refused := drydock(t, "portal", "delete", "applied", "--component", "applied-shop")
 	require.Equal(t, 1, refused.code)
@@ -78,12 +90,22 @@ func TestAppliedComponentsAndMaintenancesAreShown(t *testing.T) {
 	shop.awaitField("applied-elsewhere", "metadata", "labels", "sreportal.io/portal")
 	awaitComponents(t, "applied-elsewhere", 1)
 	awaitComponents(t, "applied", 0)
-	for _, r := range []*kubeRequestor{shop, maintenance} {
+	for _, r := range []*kubeRequestor{shop, maintenance, past} {
 		r.delete()
 		r.awaitGone()
 	}
 	awaitComponents(t, "applied-elsewhere", 0)
 	require.Empty(t, portalView(t, "applied").Completed)
+}
+
+// awaitWarning waits until an object on the hub has an Event that warns of something.
+func awaitWarning(t *testing.T, object *unstructured.Unstructured, message string) {
+	t.Helper()
+	options := metav1.ListOptions{FieldSelector: "reason=MaintenanceWarning,involvedObject.uid=" + string(object.GetUID())}
+	require.Eventually(t, func() bool {
+		events, err := theFleet.Hub.Client.CoreV1().Events(object.GetNamespace()).List(t.Context(), options)
+		return err == nil && slices.ContainsFunc(events.Items, func(event corev1.Event) bool { return strings.Contains(event.Message, message) })
+	}, stateLimit, 200*time.Millisecond, message)
 }
 
 func TestAComponentHasTheNameOfOneOfTheCLI(t *testing.T) {
