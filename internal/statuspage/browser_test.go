@@ -149,7 +149,7 @@ func (b *browser) staysInPlace(t *testing.T) {
 func (b *browser) announcesStates(t *testing.T) {
 	b.open(t, "/nodes/spoke-2/worker-3")
 	next := fleet()
-	next.Nodes[0].Status.State = maintenancev1.NodeScheduled
+	next.Nodes[0].Status.State, next.Nodes[0].Status.Wait = maintenancev1.NodeScheduled, nil
 	b.server.show(next)
 	b.waitFor(t, "document.getElementById('announcer').textContent", "Scheduled.")
 	b.server.show(fleet())
