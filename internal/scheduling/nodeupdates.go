@@ -8,9 +8,15 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
-// Update applies an update of the nodes. It ignores updates of earlier watches.
-func (s *SlotState) Update(update NodeUpdate) {
+// clockTolerance is how far the clocks of Temporal's servers may differ.
+const clockTolerance = time.Minute
+
+// Update applies an update of the nodes. It ignores updates of earlier watches, and of a watch that has yet to start: only a stolen worker reports one, and
+// the watches of others would never be later.
+func (s *SlotState) Update(update NodeUpdate, now time.Time) {
 	switch {
+	case update.Watch.After(now.Add(clockTolerance)):
+		return
 	case update.Watch.Before(s.Watch), update.Watch.After(s.Watch) && !update.First:
 		return
 	case update.First:

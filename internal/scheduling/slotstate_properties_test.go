@@ -76,13 +76,13 @@ func (w *slotWorld) relist() {
 	w.watch, w.blind = w.watch.Add(time.Second), false
 	config := parallelOperations(w.parallel)
 	config.MaxUnavailable = new(intstr.FromInt(w.unavailable))
-	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, First: true, Config: config})
+	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, First: true, Config: config}, w.watch)
 	for _, node := range w.nodes {
 		if !w.gone[node] {
-			w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.ObservedNode{w.observed(node)}})
+			w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.ObservedNode{w.observed(node)}}, w.watch)
 		}
 	}
-	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Last: true})
+	w.state.Update(scheduling.NodeUpdate{Watch: w.watch, Last: true}, w.watch)
 }
 
 // show reports the current state of a node to the scheduler.
@@ -91,7 +91,7 @@ func (w *slotWorld) show(node string) {
 	if !w.gone[node] {
 		update = scheduling.NodeUpdate{Watch: w.watch, Nodes: []scheduling.ObservedNode{w.observed(node)}}
 	}
-	w.state.Update(update)
+	w.state.Update(update, w.watch)
 }
 
 // out returns the nodes that are, or may be, out of service for maintenance.

@@ -31,7 +31,7 @@ func newScheduler(parallel int, nodes ...string) *schedulerOf {
 	for _, name := range nodes {
 		update.Nodes = append(update.Nodes, observed(name))
 	}
-	d.state.Update(update)
+	d.state.Update(update, noon)
 	return d
 }
 
@@ -178,21 +178,32 @@ func TestOtherChangesOfAWaitAreReportedPeriodically(t *testing.T) {
 
 	another := scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("e")}}
 	d.now = noon.Add(5 * time.Hour)
-	d.state.Update(another)
+	d.state.Update(another, noon)
 	require.Equal(t, []string{"august:; NoSlot"}, d.decide(), "the message has the new number of nodes")
 	reported = d.now
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"e"}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"e"}}, noon)
 	require.Empty(t, d.decide())
 	require.WithinDuration(t, reported.Add(30*time.Minute), d.again, time.Second, "a long wait is reported less often")
-	d.state.Update(another)
+	d.state.Update(another, noon)
 	require.Empty(t, d.decide())
 	require.Zero(t, d.again, "the last report is current")
 	d.now = noon.Add(1000 * time.Hour)
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"e"}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"e"}}, noon)
 	require.Len(t, d.decide(), 1)
-	d.state.Update(another)
+	d.state.Update(another, noon)
 	require.Empty(t, d.decide())
 	require.Equal(t, d.now.Add(time.Hour), d.again)
+}
+
+// Only a stolen worker reports a watch that has yet to start. The watches of other workers would never be later.
+func TestAWatchOfTheFutureDoesNotReplaceTheNodes(t *testing.T) {
+	d := newScheduler(1, "a")
+	lie := scheduling.NodeUpdate{Watch: noon.Add(time.Hour), First: true, Last: true, Nodes: []scheduling.ObservedNode{observed("ghost")}}
+	d.state.Update(lie, noon)
+	require.Equal(t, []scheduling.ObservedNode{observed("a")}, d.state.Nodes)
+	next := scheduling.NodeUpdate{Watch: noon.Add(time.Minute), First: true, Last: true, Nodes: []scheduling.ObservedNode{observed("b")}}
+	d.state.Update(next, noon)
+	require.Equal(t, []scheduling.ObservedNode{observed("b")}, d.state.Nodes, "the clocks of Temporal's servers differ a little")
 }
 
 func TestTheWaitOfSeveralRequestsNamesAllReasons(t *testing.T) {
@@ -209,7 +220,7 @@ func TestANodeHeldOnlyByAMarkIsReportedWithIt(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	marked := observed("a")
 	marked.Maintenance = "node/c/default/over"
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}}, noon)
 	d.request("june", slot("b", 1))
 	d.later()
 	require.Contains(t, d.sent[0].Wait.Message, "allows 1 of 2 nodes under maintenance at once (a with the mark of node/c/default/over)")
@@ -269,9 +280,9 @@ func TestNothingIsGrantedBeforeAllNodesAreListed(t *testing.T) {
 	d := &schedulerOf{now: noon, sets: map[string]*scheduling.SlotRequests{}}
 	require.Empty(t, d.request("june", slot("a", 1)))
 	require.Equal(t, []string{"june:; NodesUnknown"}, d.later())
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, First: true, Nodes: []scheduling.ObservedNode{observed("a")}, Config: parallelOperations(1)})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, First: true, Nodes: []scheduling.ObservedNode{observed("a")}, Config: parallelOperations(1)}, noon)
 	require.Empty(t, d.decide(), "only half of the nodes are listed")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Last: true, Nodes: []scheduling.ObservedNode{observed("b")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Last: true, Nodes: []scheduling.ObservedNode{observed("b")}}, noon)
 	require.Equal(t, []string{"june: on-a"}, d.decide())
 }
 
@@ -279,22 +290,22 @@ func TestUpdatesOfAnEarlierWatchAreIgnored(t *testing.T) {
 	d := newScheduler(1, "a")
 	down := observed("a")
 	down.Unavailable = true
-	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(-time.Second), Nodes: []scheduling.ObservedNode{down}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(-time.Second), Nodes: []scheduling.ObservedNode{down}}, noon)
 	require.False(t, d.state.Nodes[0].Unavailable)
-	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(time.Second), Nodes: []scheduling.ObservedNode{down}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon.Add(time.Second), Nodes: []scheduling.ObservedNode{down}}, noon)
 	require.False(t, d.state.Nodes[0].Unavailable, "a later watch starts with a full list")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{down}, Gone: []string{"zebra"}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{down}, Gone: []string{"zebra"}}, noon)
 	require.True(t, d.state.Nodes[0].Unavailable)
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"a"}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"a"}}, noon)
 	require.Empty(t, d.state.Nodes)
 }
 
 func TestUnreadableBudgetsAllowNothing(t *testing.T) {
 	d := newScheduler(1, "a")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, ConfigTrouble: "there are 2 MaintenanceOperatorConfigs"})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, ConfigTrouble: "there are 2 MaintenanceOperatorConfigs"}, noon)
 	require.Empty(t, d.request("june", slot("a", 1)))
 	require.Equal(t, []string{"june:; InvalidConfig"}, d.later())
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Config: parallelOperations(1)})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Config: parallelOperations(1)}, noon)
 	require.Equal(t, []string{"june: on-a"}, d.decide())
 }
 
@@ -302,7 +313,7 @@ func TestTheOwnerLearnsThatItsNodeIsGoneUntilItDropsTheRequest(t *testing.T) {
 	d := newScheduler(2, "a", "b")
 	require.Equal(t, []string{"june: on-a; NodeNotFound"}, d.request("june", slot("a", 1), slot("gone", 2), slot("new", 3)))
 	require.Equal(t, []string{"gone", "new"}, d.state.Decide(d.now, nil).Missing())
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("new")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("new")}}, noon)
 	d.state.NodesGone([]string{"a", "gone", "new"})
 	d.sent = nil
 	require.Equal(t, []string{"june: on-new"}, d.decide(), "the watch has listed the node")
@@ -344,9 +355,9 @@ func TestARecreatedNodeIsGrantedWithinTheLimits(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	d.request("june", slot("a", 1))
 	d.request("july", slot("b", 1))
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"a", "b"}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Gone: []string{"a", "b"}}, noon)
 	require.Empty(t, d.decide(), "a deleted node gets no grant")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("b")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("b")}}, noon)
 	require.Empty(t, d.decide(), "june keeps the slot, because a may return")
 	require.Equal(t, []string{"july: on-b"}, d.release("june", returned(1)))
 }
@@ -355,12 +366,12 @@ func TestANodeWithTheMarkOfAMaintenanceWithoutASlotHoldsOne(t *testing.T) {
 	d := newScheduler(1, "a", "b")
 	marked := observed("a")
 	marked.Maintenance = "node/c/default/of-yesterday"
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}}, noon)
 	require.Empty(t, d.request("june", slot("a", 1), slot("b", 2)))
 	d.later()
 	require.Equal(t, "NodeBusy", d.sent[0].Wait.Blockers[0].Reason)
 	require.Contains(t, d.sent[0].Wait.Message, "under maintenance by node/c/default/of-yesterday")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("a")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("a")}}, noon)
 	require.Equal(t, []string{"june: on-a; NoSlot"}, d.decide())
 }
 
@@ -369,7 +380,7 @@ func TestTheMarkOfAReturnedNodeDoesNotDelayTheNextGrant(t *testing.T) {
 	d.request("june", slot("a", 1), slot("b", 2))
 	marked := observed("a")
 	marked.Maintenance = maintenanceOn("a")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}}, noon)
 	require.Equal(t, []string{"june: on-b"}, d.release("june", returned(1)))
 	d.now = d.now.Add(time.Minute)
 	d.release("june", returned(2))
@@ -406,9 +417,9 @@ func TestTheSlotOfAnUnreturnedNodeIsKeptUntilItsMarksAreListed(t *testing.T) {
 	require.Equal(t, noon.Add(scheduling.UncleanPause), d.again)
 	marked := observed("a")
 	marked.Maintenance = maintenanceOn("a")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}}, noon)
 	require.Empty(t, d.later(), "the mark holds the node")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("a")}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("a")}}, noon)
 	require.Equal(t, []string{"june: on-b"}, d.decide())
 }
 
@@ -418,7 +429,7 @@ func TestANodeThatCouldNotBeReturnedAlwaysCounts(t *testing.T) {
 		d.request("june", slot("a", 1), slot("b", 2))
 		marked := observed("a")
 		marked.Maintenance = maintenanceOn("a")
-		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
+		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}}, noon)
 		kept := scheduling.Release{Number: 1, Unclean: true, LeftOut: leftOut}
 		require.Empty(t, d.release("june", kept))
 		for range 40 {
@@ -426,7 +437,7 @@ func TestANodeThatCouldNotBeReturnedAlwaysCounts(t *testing.T) {
 			d.decide()
 			require.Equal(t, 1, d.state.Queue(d.now, nil)[len(d.state.Slots())].Rank, "b waits at %s", d.now)
 		}
-		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("a")}})
+		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed("a")}}, noon)
 		require.Equal(t, []string{"june: on-b"}, d.decide())
 	}
 }
@@ -449,14 +460,14 @@ func TestTheMarkOfANewMaintenanceCountsAfterAReturnUnderTheSameName(t *testing.T
 	d.state.OwnerClosed(scheduling.Holder{SlotOwner: owner("june")}, d.now)
 	marked := observed("a")
 	marked.Maintenance = maintenanceOn("a")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{marked}}, noon)
 	d.now = noon.Add(scheduling.UncleanPause)
 	require.Empty(t, d.request("july", slot("b", 1)))
 }
 
 func TestANodeThatIsLeftOutOfServiceIsUnavailableImmediately(t *testing.T) {
 	d := newScheduler(2, "a", "b", "c")
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxUnavailable: new(intstr.FromInt(1))}})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Config: &maintenancev1.MaintenanceOperatorConfigSpec{MaxUnavailable: new(intstr.FromInt(1))}}, noon)
 	d.request("june", slot("a", 1), slot("b", 2))
 	require.Equal(t, []string{"june:; MaxUnavailable"}, append(d.release("june", leftOut(1)), d.later()...))
 }
@@ -465,7 +476,7 @@ func TestAWithdrawnRequestDoesNotMakeItsNodeUnavailable(t *testing.T) {
 	d := newScheduler(2, "a", "b", "c")
 	config := parallelOperations(2)
 	config.MaxUnavailable = new(intstr.FromInt(2))
-	d.state.Update(scheduling.NodeUpdate{Watch: noon, Config: config})
+	d.state.Update(scheduling.NodeUpdate{Watch: noon, Config: config}, noon)
 	d.request("june", slot("a", 1))
 	d.request("july", slot("a", 1))
 	d.release("july", leftOut(1))
@@ -492,7 +503,7 @@ func TestAClosedOwnerLosesItsRequestsAndTheSlotsWithoutAMaintenance(t *testing.T
 func TestManyResponsesAreSentInSeveralPasses(t *testing.T) {
 	d := newScheduler(300)
 	for i := range 250 {
-		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed(fmt.Sprintf("n%03d", i))}})
+		d.state.Update(scheduling.NodeUpdate{Watch: noon, Nodes: []scheduling.ObservedNode{observed(fmt.Sprintf("n%03d", i))}}, noon)
 		set := d.setOf(fmt.Sprint(i))
 		set.Slots = []scheduling.Slot{slot(fmt.Sprintf("n%03d", i), 1)}
 		d.state.Receive(*set, d.now)

@@ -128,7 +128,7 @@ func (s *maintenanceScheduler) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalNodeUpdate, "The nodes of the cluster, or their changes.", func(update scheduling.NodeUpdate) {
 		s.receive()
 		s.trouble = nil
-		s.slots.Update(update)
+		s.slots.Update(update, workflow.Now(ctx))
 	})
 	s.holds.Listen(ctx, func() { s.changed = true })
 }

@@ -113,7 +113,7 @@ func (w *World) RequestSlots(set scheduling.SlotRequests) {
 			update.Nodes = append(update.Nodes, scheduling.ObservedNode{Node: scheduling.Node{Name: slot.Node}})
 		}
 	}
-	s.State.Update(update)
+	s.State.Update(update, w.Now())
 	s.State.Receive(set, w.Now())
 	w.decideSlots()
 }
