@@ -113,19 +113,20 @@ func maintain(t *testing.T, spoke *devstack.Cluster, node string, change func(*m
 
 // guarded is a pod that may not be evicted until its budget is released.
 type guarded struct {
-	node    string
-	release func()
+	// name is also its label app.
+	name, node string
+	release    func()
 }
 
 var guards atomic.Int32
 
-// guardPod runs a pod that no drain may evict before its release.
-func guardPod(t *testing.T, spoke *devstack.Cluster) guarded {
+// guardPod runs a pod that no drain may evict before its release, on any node or always on one with these labels.
+func guardPod(t *testing.T, spoke *devstack.Cluster, labelsOfNode ...map[string]string) guarded {
 	t.Helper()
 	name := fmt.Sprintf("guard-%d", guards.Add(1))
 	labels := map[string]string{"app": name}
 	deployments, budgets := spoke.Client.AppsV1().Deployments(tenantNamespace), spoke.Client.PolicyV1().PodDisruptionBudgets(tenantNamespace)
-	_, err := deployments.Create(t.Context(), &appsv1.Deployment{
+	guard := &appsv1.Deployment{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		Spec: appsv1.DeploymentSpec{
 			Replicas: new(int32(1)), Selector: &metav1.LabelSelector{MatchLabels: labels},
@@ -134,7 +135,11 @@ func guardPod(t *testing.T, spoke *devstack.Cluster) guarded {
 				Spec:       corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example.com/guard:1.0"}}},
 			},
 		},
-	}, metav1.CreateOptions{})
+	}
+	for _, labels := range labelsOfNode {
+		guard.Spec.Template.Spec.NodeSelector = labels
+	}
+	_, err := deployments.Create(t.Context(), guard, metav1.CreateOptions{})
 	require.NoError(t, err)
 	_, err = budgets.Create(t.Context(), &policyv1.PodDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
@@ -158,7 +163,7 @@ func guardPod(t *testing.T, spoke *devstack.Cluster) guarded {
 			err := reader.Get(ctx, client.ObjectKey{Namespace: tenantNamespace, Name: name}, &budget)
 			return budget.Status.CurrentHealthy == 1 && budget.Status.ObservedGeneration > 0, client.IgnoreNotFound(err)
 		}))
-	return guarded{node, release}
+	return guarded{name, node, release}
 }
 
 // requireInService requires that a node is schedulable and has no mark.

@@ -2,13 +2,16 @@ package attack
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -71,6 +74,7 @@ func workerInsideOnlyPollsAndAnswers(t *testing.T) {
 				return !node.Spec.Unschedulable && kube.Owner(&node) == "", err
 			}))
 	})
+	t.Run("a lock controller", func(t *testing.T) { lockControllerInside(t, spoke) })
 
 	used, refused := answering.methods()
 	require.ElementsMatch(t, []string{
@@ -78,4 +82,40 @@ func workerInsideOnlyPollsAndAnswers(t *testing.T) {
 		"RespondActivityTaskFailed", "RespondActivityTaskCanceled",
 	}, used, "docs/how-to/restrict-temporal.md lists these methods")
 	require.Equal(t, []string{"ShutdownWorker"}, refused, "when it was stopped; it tries nothing else")
+}
+
+// lockControllerInside keeps the lock of an application, releases it for a maintenance, and takes it back.
+func lockControllerInside(t *testing.T, spoke *devstack.Cluster) {
+	guard := guardPod(t, spoke, map[string]string{corev1.LabelHostname: "worker-1"})
+	admin := clientOf(t, spoke.Config)
+	policy := fmt.Sprintf("apiVersion: drydock.dev/v1alpha1\nkind: WorkloadLockPolicy\nmetadata: {name: guard}\nspec:\n  controllerName: guard\n  namespace: %s\n"+
+		"  nodeSelector: {matchLabels: {kubernetes.io/hostname: %s}}\n  nodePodSelector: {matchLabels: {app: %s}}\n", tenantNamespace, guard.node, guard.name)
+	succeeds(t, "lock", "controller", "start", "--cluster", spoke.Name, "-f", file(t, policy))
+	t.Cleanup(func() {
+		ctx := context.Background()
+		_, _ = theFleet.Command(ctx, "lock", "controller", "cancel", "guard", "--cluster", spoke.Name).CombinedOutput()
+		_ = theTemporal(t).GetWorkflow(ctx, temporal.WorkloadLockControllerID(spoke.Name, "guard"), "").Get(ctx, nil)
+		_ = admin.DeleteAllOf(ctx, &lcmv1.NodeWorkloadLock{})
+		_ = admin.DeleteAllOf(ctx, &lcmv1.ClusterWorkloadLock{})
+	})
+	awaitLock(t, spoke, guard.node, lcmv1.LockActive)
+	maintained := maintain(t, spoke, guard.node, nil)
+	awaitLock(t, spoke, guard.node, lcmv1.LockInactive)
+	maintained.awaitState(maintenancev1.NodeDraining)
+	guard.release()
+	maintained.awaitState(maintenancev1.NodeReady)
+	maintained.signal(temporal.SignalDone)
+	maintained.awaitState(maintenancev1.NodeCompleted)
+	awaitLock(t, spoke, guard.node, lcmv1.LockActive)
+}
+
+// awaitLock waits until the only lock of a node is in a state.
+func awaitLock(t *testing.T, spoke *devstack.Cluster, node string, state lcmv1.LockState) {
+	t.Helper()
+	require.NoError(t, theFleet.Await(t.Context(), spoke, "the lock of "+node+" is "+string(state), []client.Object{&lcmv1.NodeWorkloadLock{}},
+		func(ctx context.Context, reader client.Reader) (bool, error) {
+			var locks lcmv1.NodeWorkloadLockList
+			err := reader.List(ctx, &locks)
+			return len(locks.Items) == 1 && locks.Items[0].Spec.NodeName == node && locks.Items[0].Status.State == state, err
+		}))
 }

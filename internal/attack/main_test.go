@@ -14,10 +14,13 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
+	"drydock.dev/drydock/internal/kube"
 )
 
 // limit is how long a test waits for a state. It is long enough for a busy machine.
@@ -58,9 +61,17 @@ func run(m *testing.M) (code int) {
 	return m.Run()
 }
 
-// startInside starts the worker inside spoke-2 behind a proxy that refuses all that it has no right to.
+// startInside starts the worker inside spoke-2 behind a proxy that refuses all that it has no right to. Its account also writes workload locks.
 func startInside(ctx context.Context) (err error) {
 	inside := insideSpoke()
+	locks := &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: "drydock-lock-controller-inside"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: "drydock-lock-controller"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Namespace: kube.SystemNamespace, Name: "drydock-initiator"}},
+	}
+	if _, err = inside.Client.RbacV1().ClusterRoleBindings().Create(ctx, locks, metav1.CreateOptions{}); err != nil {
+		return err
+	}
 	if answering, err = startAnswersOnly(theFleet.Temporal.Address, inside.Name); err != nil {
 		return err
 	}
@@ -83,11 +94,15 @@ func TestDrydockUnderAttack(t *testing.T) {
 		{"outside", "a browser on a hostile page", hostilePage},
 		{"outside", "a client of another Temporal namespace", clientOfAnotherNamespace},
 		{"outside", "a tenant requests a Job that is not allowed", tenantRequestsForbiddenJob},
+		{"outside", "rollouts request a Job that is not allowed", rolloutsRequestForbiddenJobs},
 		{"outside", "a tenant requests values that break things", tenantRequestsBreakingValues},
 		{"outside", "a tenant raises the budgets of the cluster", tenantRaisesBudgets},
+		{"outside", "a tenant names receivers of notifications", tenantNamesReceivers},
 		{"outside", "a health check redirects to another server", healthCheckRedirects},
 		{"outside", "a tenant forges the marks of Jobs", tenantForgesMarksOfJobs},
 		{"outside", "a tenant forges what Drydock saves", tenantForgesSavedState},
+		{"outside", "the account of the hub worker is stolen", hubAccountIsStolen},
+		{"outside", "a snapshot for the CLI expands to a gigabyte", snapshotIsABomb},
 		{"inside", "a worker inside a cluster only polls and answers its own queue", workerInsideOnlyPollsAndAnswers},
 		{"inside", "its ServiceAccount is stolen", serviceAccountIsStolen},
 		{"inside", "its credentials for Temporal are stolen", temporalCredentialsAreStolen},

@@ -38,13 +38,10 @@ func job(namespace string, pod corev1.PodSpec) *maintenancev1.Action {
 	}}
 }
 
-// A tenant who may request maintenances has a Job run that the clusters file does not allow, which would be root on the node. The object shows the refusal, the node
-// stays in service, and the object goes when it is deleted.
-func tenantRequestsForbiddenJob(t *testing.T) {
-	spoke := outsideSpoke()
-	tenant := asMallory(t, spoke)
+// forbiddenActions are Jobs that the clusters file does not allow.
+func forbiddenActions() map[string]*maintenancev1.Action {
 	host := corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/"}}
-	for name, action := range map[string]*maintenancev1.Action{
+	return map[string]*maintenancev1.Action{
 		"host-pid":          job("drydock-jobs", corev1.PodSpec{HostPID: true}),
 		"host-path":         job("drydock-jobs", corev1.PodSpec{Volumes: []corev1.Volume{{Name: "host", VolumeSource: host}}}),
 		"account":           job("drydock-jobs", corev1.PodSpec{ServiceAccountName: "drydock-initiator", AutomountServiceAccountToken: new(true)}),
@@ -53,7 +50,15 @@ func tenantRequestsForbiddenJob(t *testing.T) {
 		"another-image":     job("drydock-jobs", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "evil.example.com/shell:1.0"}}}),
 		"privileged":        job("drydock-jobs", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example.com/shell:1.0", SecurityContext: &corev1.SecurityContext{Privileged: new(true)}}}}),
 		"of-another-secret": job("drydock-jobs", corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "registry.example.com/shell:1.0", EnvFrom: []corev1.EnvFromSource{{SecretRef: &corev1.SecretEnvSource{LocalObjectReference: corev1.LocalObjectReference{Name: "s"}}}}}}}),
-	} {
+	}
+}
+
+// A tenant who may request maintenances has a Job run that the clusters file does not allow, which would be root on the node. The object shows the refusal, the node
+// stays in service, and the object goes when it is deleted.
+func tenantRequestsForbiddenJob(t *testing.T) {
+	spoke := outsideSpoke()
+	tenant := asMallory(t, spoke)
+	for name, action := range forbiddenActions() {
 		t.Run(name, func(t *testing.T) {
 			object := requestBy(name, maintenancev1.NodeMaintenanceSpec{Action: action})
 			require.NoError(t, tenant.Create(t.Context(), object))

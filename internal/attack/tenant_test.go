@@ -19,6 +19,7 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/holds"
 	"drydock.dev/drydock/activities/jobs"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
@@ -36,7 +37,7 @@ func ofDrydock(namespace string) bool {
 	return strings.HasPrefix(namespace, "drydock-") || strings.HasPrefix(namespace, "openshift-talo-") || namespace == "ztp-install"
 }
 
-// createTenants gives mallory her rights in each cluster, and her own namespace. There she may request maintenances, too.
+// createTenants gives mallory her rights in each cluster, and her own namespace. There she may request maintenances, rollouts and windows, too.
 func createTenants(ctx context.Context) error {
 	for _, cluster := range theFleet.Clusters() {
 		admin, err := client.New(cluster.Config, client.Options{})
@@ -46,9 +47,11 @@ func createTenants(ctx context.Context) error {
 		if err := admin.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: tenantNamespace}}); err != nil {
 			return err
 		}
-		requests := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: "requests"}, Rules: []rbacv1.PolicyRule{{
-			APIGroups: []string{maintenancev1.GroupVersion.Group}, Resources: []string{"nodemaintenances", "maintenanceoperatorconfigs"}, Verbs: []string{"*"},
-		}}}
+		requests := &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: tenantNamespace, Name: "requests"}, Rules: []rbacv1.PolicyRule{
+			{APIGroups: []string{maintenancev1.GroupVersion.Group}, Resources: []string{"nodemaintenances", "maintenanceoperatorconfigs"}, Verbs: []string{"*"}},
+			{APIGroups: []string{drydockv1.GroupVersion.Group}, Resources: []string{"maintenancewindows"}, Verbs: []string{"*"}},
+			{APIGroups: []string{ranv1.GroupVersion.Group}, Resources: []string{"clustergroupupgrades"}, Verbs: []string{"*"}},
+		}}
 		var namespaces corev1.NamespaceList
 		objects := []client.Object{requests, bound(tenantNamespace, "Role", "requests")}
 		if err := admin.List(ctx, &namespaces); err != nil {

@@ -86,6 +86,8 @@ var expectedWrites = []*regexp.Regexp{
 	regexp.MustCompile(`^[a-z-]+ events create$`),
 	regexp.MustCompile(`^ (cluster|node)maintenancerequests (create|delete)$`),
 	regexp.MustCompile(`^[a-z-]+ nodemaintenances(/status)? (patch|create|delete)$`),
+	regexp.MustCompile(`^[a-z-]+ (clustergroupupgrades|maintenancewindows)(/status)? patch$`),
+	regexp.MustCompile(`^ (cluster|node)workloadlocks(/status)? (create|patch)$`),
 	regexp.MustCompile(`^drydock-system configmaps (create|update)$`),
 	regexp.MustCompile(`^ managedclusters patch$`),
 	regexp.MustCompile(`^ selfsubject(access|rules)reviews create$`),

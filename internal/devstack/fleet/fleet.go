@@ -232,7 +232,8 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 	}
 	file := kube.ClustersFile{Hub: hub, Allow: allow.List{
 		Jobs: []allow.Job{{Images: []string{images}}}, PreparationImages: []string{images}, HealthCheckHosts: []string{"127.0.0.1:*"},
-		Webhooks: []allow.Webhook{{Host: "127.0.0.1:*", SecretFile: webhookSecret, PrivateAddresses: true}},
+		// The name of the second one has a private address, so it gets nothing.
+		Webhooks: []allow.Webhook{{Host: "127.0.0.1:*", SecretFile: webhookSecret, PrivateAddresses: true}, {Host: "localhost:*", SecretFile: webhookSecret}},
 	}}
 	if err := os.WriteFile(filepath.Join(f.Dir, webhookSecret), []byte(rand.Text()), 0o600); err != nil {
 		return err
