@@ -60,20 +60,20 @@ func TestAnAttemptThatEndsWithItsUpdateContinuesTheOneBefore(t *testing.T) {
 	var state scheduling.SlotState
 	whole, left := nextUpdate(t, activities, nil)
 	require.True(t, whole.First && whole.Last)
-	state.Update(whole)
+	state.Update(whole, time.Now())
 
 	activitytest.BareNodes(t, "c")
 	change, left := nextUpdate(t, activities, left)
 	require.False(t, change.First, "only the change is sent")
 	require.Equal(t, "c", change.Nodes[0].Name)
 	require.Len(t, change.Nodes, 1)
-	state.Update(change)
+	state.Update(change, time.Now())
 	require.Len(t, state.Nodes, len(whole.Nodes)+1, "the change belongs to the same watch")
 
 	another := &Activities{Clusters: activitytest.Clusters}
 	again, _ := nextUpdate(t, another, left)
 	require.True(t, again.First, "another worker does not know what was sent")
-	state.Update(again)
+	state.Update(again, time.Now())
 	require.Len(t, state.Nodes, len(whole.Nodes)+1)
 
 	lost, _ := nextUpdate(t, activities, []byte(`{"from":"2026-11-26T00:00:00Z","number":1}`))

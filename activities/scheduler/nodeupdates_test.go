@@ -42,7 +42,7 @@ func requireSeen(t *testing.T, state *scheduling.SlotState, parts []scheduling.N
 		text, err := json.Marshal(part)
 		require.NoError(t, err)
 		require.Less(t, len(text), 256<<10)
-		state.Update(part)
+		state.Update(part, time.Now())
 		require.Equal(t, part.Last || len(parts) == 1, state.AllListed, "no decision is based on a part")
 	}
 	seen := map[string]scheduling.ObservedNode{}

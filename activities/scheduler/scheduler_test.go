@@ -38,7 +38,7 @@ type aScheduler struct {
 func (s *aScheduler) SignalWorkflow(_ context.Context, _, _, _ string, payload any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.state.Update(payload.(scheduling.NodeUpdate))
+	s.state.Update(payload.(scheduling.NodeUpdate), time.Now())
 	return nil
 }
 
