@@ -1,7 +1,6 @@
 package nodemaintenance
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -34,12 +33,8 @@ func (m *nodeMaintenance) listenForEdits(ctx workflow.Context) error {
 func (m *nodeMaintenance) edit(ctx workflow.Context, r EditRequest) (edits.Answer, error) {
 	object := m.in.Object
 	object.Spec = r.Spec
-	written, err := json.Marshal(object)
-	if err != nil {
-		return edits.Answer{}, kit.InvalidSpec(err)
-	}
 	retrier := kit.HubRetrier(nil).Until(workflow.Now(ctx).Add(editCheckLimit))
-	if err := retrier.Run(ctx, "check the edited request", m.hub.CheckNodeMaintenance, json.RawMessage(written), nil); err != nil {
+	if err := retrier.Run(ctx, "check the edited request", m.hub.CheckNodeMaintenance, object, nil); err != nil {
 		return edits.Answer{}, err
 	}
 	changed, err := m.checkEdit(r) // the maintenance may have gone on during the check
