@@ -131,7 +131,8 @@ func TestAPodThatReturnsToTheNodeIsNotEvictedEndlessly(t *testing.T) {
 		Spec: appsv1.DeploymentSpec{
 			Selector: &metav1.LabelSelector{MatchLabels: labels},
 			Template: corev1.PodTemplateSpec{
-				ObjectMeta: metav1.ObjectMeta{Labels: labels},
+				// An evicted pod stays until it has been replaced: otherwise the node could be empty for a moment.
+				ObjectMeta: metav1.ObjectMeta{Labels: labels, Finalizers: []string{"drydock.dev/until-replaced"}},
 				Spec: corev1.PodSpec{
 					NodeSelector: map[string]string{corev1.LabelHostname: ref.Node}, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}},
 					Containers: []corev1.Container{{Name: "main", Image: "registry.k8s.io/pause:3.10"}},
@@ -149,6 +150,11 @@ func TestAPodThatReturnsToTheNodeIsNotEvictedEndlessly(t *testing.T) {
 	ended := activitytest.StartDrain(t, drain.Input{NodeRef: ref, Cordoned: true, Attempt: 1}, workflow, nil)
 	returned := workflow.WaitsFor(t, "ReturnsToNode")
 	require.Contains(t, returned.Wait.Message, "it tolerates the cordon")
+	var pods corev1.PodList
+	require.NoError(t, cluster.Client.List(t.Context(), &pods, client.InNamespace(shop.Namespace)))
+	for _, pod := range pods.Items {
+		require.NoError(t, cluster.Client.Patch(t.Context(), &pod, client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))))
+	}
 	require.NoError(t, cluster.Client.Delete(t.Context(), deployment))
 	result := <-ended
 	require.NoError(t, result.Err)
