@@ -46,6 +46,24 @@ func (p *Activities) ReadCompliance(ctx context.Context, in ReadComplianceInput)
 	return reader.Read(ctx, in.Clusters)
 }
 
+// FindRelapses returns the clusters that no longer comply with a policy that is bound to them, according to a cache that may lag.
+func (p *Activities) FindRelapses(ctx context.Context, in ReadComplianceInput) ([]string, error) {
+	reader, err := p.reader(ctx, in.Policies, in.Specified)
+	if err != nil {
+		return nil, err
+	}
+	return reader.FindRelapses(ctx, in.Clusters)
+}
+
+// AwaitRelapses waits until some clusters no longer comply with a policy that is bound to them, and returns them.
+func (p *Activities) AwaitRelapses(ctx context.Context, in ReadComplianceInput) ([]policies.ClusterCompliance, error) {
+	reader, err := p.reader(ctx, in.Policies, in.Specified)
+	if err != nil {
+		return nil, err
+	}
+	return reader.AwaitRelapses(ctx, in.Clusters)
+}
+
 // reader reads the replicas of policies. Each replica has the compliance of one cluster. The status of the root policy would grow with the fleet.
 func (p *Activities) reader(ctx context.Context, refs []policies.Ref, specified []time.Time) (remediation.ComplianceReader, error) {
 	hub, err := p.Clusters.Hub(ctx)

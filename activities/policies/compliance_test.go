@@ -251,3 +251,36 @@ func TestWaitsForComplianceShareOneWatch(t *testing.T) {
 	require.NoError(t, waits.Wait())
 	require.EqualValues(t, 1, opened.Load(), "one watch for all waits")
 }
+
+func TestARelapseOfACompleteClusterIsFoundAndAwaited(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
+	s.prepare()
+	one, two := s.clusters[0], s.clusters[1]
+	for policy, complies := range []policies.ComplianceStatus{"CN", "CC"} {
+		s.place(policy, one, two)
+		s.awaitCompliance(complies, one, two)
+	}
+	s.cleanUp() // so that nothing corrects the relapse
+	in := ReadComplianceInput{Policies: s.rollout.Policies, Clusters: []string{one, two}}
+	found, err := s.activities.FindRelapses(t.Context(), in)
+	require.NoError(t, err)
+	require.Empty(t, found)
+
+	relapses := make(chan []policies.ClusterCompliance, 1)
+	go func() {
+		seen, err := s.activities.AwaitRelapses(t.Context(), in)
+		assert.NoError(t, err)
+		relapses <- seen
+	}()
+	require.NoError(t, s.propagator.Drift(t.Context(), one, s.rollout.Namespace, "network"))
+	s.requireChanges(relapses, policies.ClusterCompliance{Cluster: one, Status: "CN"})
+	found, err = s.activities.FindRelapses(t.Context(), in)
+	require.NoError(t, err)
+	require.Equal(t, []string{one}, found)
+}
+
+func TestAnUnboundPolicyIsNoRelapse(t *testing.T) {
+	require.Equal(t, policies.NoItem, policies.ComplianceStatus("C-O").Relapsed(), "a policy that is no longer enforced is yet to be reported")
+	require.Equal(t, 1, policies.ComplianceStatus("CPN").Relapsed())
+	require.Equal(t, 0, policies.ComplianceStatus("U").Relapsed())
+}

@@ -74,6 +74,18 @@ func (s ComplianceStatus) Complete() bool {
 	return bound
 }
 
+// Relapsed is the first policy with which a complete cluster no longer complies; NoItem: there is none. A cluster that lost a policy does not relapse, and
+// neither does one that is yet to report: a policy that is no longer enforced has another spec.
+func (s ComplianceStatus) Relapsed() int {
+	for policy := range s {
+		switch s.Of(policy) {
+		case NonCompliant, Pending, Unknown:
+			return policy
+		}
+	}
+	return NoItem
+}
+
 // Has reports whether those policies are bound to the cluster.
 func (s ComplianceStatus) Has(bound []bool) bool {
 	for policy := range bound {

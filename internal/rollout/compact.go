@@ -106,6 +106,22 @@ func doneBefore(cluster *ranv1.ClusterStatus) bool {
 	return cluster.State == ranv1.ClusterSkipped && cluster.Reason == ReasonAlreadyCompliant
 }
 
+// Done returns the names of the clusters that are complete, or were done before the rollout began. They should still comply when it ends.
+func Done(clusters []ranv1.ClusterStatus) []string {
+	var names []string
+	for i := range clusters {
+		if IsDone(&clusters[i]) {
+			names = append(names, clusters[i].Name)
+		}
+	}
+	return names
+}
+
+// IsDone reports whether a cluster is complete, or was done before the rollout began. It may have relapsed since.
+func IsDone(cluster *ranv1.ClusterStatus) bool {
+	return cluster.State == ranv1.ClusterComplete || doneBefore(cluster) || cluster.State == ranv1.ClusterSkipped && cluster.Reason == ReasonRelapsed
+}
+
 // NamesOf returns the names of clusters, in their order.
 func NamesOf(clusters []ranv1.ClusterStatus) []string {
 	names := make([]string, len(clusters))

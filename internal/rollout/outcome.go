@@ -128,6 +128,15 @@ func someNames(names []string) string {
 // describe lists the clusters by state, e.g. "; failed: c1; timed out: c2, c3".
 func describe(clusters []ranv1.ClusterStatus) string {
 	var text string
+	var relapsed []string
+	for i := range clusters {
+		if clusters[i].Reason == ReasonRelapsed {
+			relapsed = append(relapsed, clusters[i].Name)
+		}
+	}
+	if len(relapsed) > 0 {
+		text += "; complete before, and no longer compliant: " + someNames(relapsed)
+	}
 	for _, group := range []struct {
 		title  string
 		states []ranv1.ClusterState
@@ -140,7 +149,7 @@ func describe(clusters []ranv1.ClusterStatus) string {
 	} {
 		var names []string
 		for _, cluster := range clusters {
-			if slices.Contains(group.states, cluster.State) {
+			if slices.Contains(group.states, cluster.State) && cluster.Reason != ReasonRelapsed {
 				names = append(names, cluster.Name)
 			}
 		}

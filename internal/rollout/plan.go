@@ -57,6 +57,8 @@ type SkippedCluster struct {
 
 // Reasons of clusters without work.
 const (
+	// ReasonRelapsed: the cluster was complete, or complied already, and no longer complies.
+	ReasonRelapsed = "Relapsed"
 	// ReasonAlreadyCompliant: the cluster complies already, or the rollout has nothing to remediate. It is done.
 	ReasonAlreadyCompliant = "AlreadyCompliant"
 	// ReasonNotBound: no policy of the rollout is bound to the cluster. It is not done: its compliance is unknown.

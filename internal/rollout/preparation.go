@@ -75,8 +75,8 @@ func RemoveFromPlan(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
 	setPlan(status, plan)
 }
 
-// addToPlan adds pending clusters that are in no batch: canaries first, with one batch each, the others in batches at the end.
-func addToPlan(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
+// AddToPlan adds pending clusters that are in no batch: canaries first, with one batch each, the others in batches at the end.
+func AddToPlan(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
 	var back []string
 	for i := range status.Clusters {
 		if c := &status.Clusters[i]; c.Batch == 0 && c.State == ranv1.ClusterPending {

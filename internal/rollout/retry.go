@@ -86,7 +86,7 @@ func Retry(ended ranv1.ClusterGroupUpgradeStatus, canaries []string, request Ret
 	case retried == 0:
 		return ended, errors.New("every cluster is complete: there is nothing to retry")
 	}
-	addToPlan(&next, canaries)
+	AddToPlan(&next, canaries)
 	return next, nil
 }
 

@@ -14,10 +14,26 @@ import (
 // endContinueAsNew ends the run, not the rollout: the run continues as new.
 const endContinueAsNew rollout.End = "ContinueAsNew"
 
-// runBatches runs the batches of the plan, one after the other.
+// runBatches runs the batches of the plan, one after the other, and again those with clusters that have relapsed meanwhile.
 func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
-	plan := g.status.RemediationPlan
 	g.followWindows(ctx)
+	watching, stop := workflow.WithCancel(ctx)
+	defer stop()
+	g.watchRelapses(watching)
+	for {
+		if end, err := g.runPendingBatches(ctx); end != "" || err != nil {
+			return end, err
+		}
+		if !g.retryRelapsed(ctx) {
+			return "", nil
+		}
+		g.nextBatch = 0
+	}
+}
+
+// runPendingBatches runs the batches from nextBatch on that have pending clusters.
+func (g *groupUpgrade) runPendingBatches(ctx workflow.Context) (rollout.End, error) {
+	plan := g.status.RemediationPlan
 	for g.nextBatch < len(plan) {
 		groupEnd := rollout.BatchGroupEnd(plan, g.spec.RemediationStrategy, g.nextBatch)
 		if g.startedBatch == nil && len(g.record.pending(slices.Concat(plan[g.nextBatch:groupEnd]...))) == 0 {

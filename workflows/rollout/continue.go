@@ -33,6 +33,8 @@ type PreviousRun struct {
 	NextBatch int `json:"nextBatch"`
 	// StartedBatch is set if the previous run started NextBatch, and did not finish it.
 	StartedBatch *StartedBatch `json:"startedBatch,omitempty"`
+	// RelapseRetries is how often relapsed clusters were retried.
+	RelapseRetries int `json:"relapseRetries,omitempty"`
 	// HealthyClusters is the number of clusters that passed the health gate so far.
 	HealthyClusters int `json:"healthyClusters,omitempty"`
 	// GateOpened: all clusters passed the health gate, and one was started.
@@ -92,7 +94,7 @@ func (g *groupUpgrade) restore(p *PreviousRun) {
 	if p.Phase == phasePlan {
 		g.enabled = p.Enabled
 	}
-	g.phase, g.nextBatch, g.startedBatch = p.Phase, p.NextBatch, p.StartedBatch
+	g.phase, g.nextBatch, g.startedBatch, g.relapseRetries = p.Phase, p.NextBatch, p.StartedBatch, p.RelapseRetries
 	g.clock.used, g.slowest = p.Used, p.SlowestCluster
 	g.gate.healthy = p.HealthyClusters
 	if p.GateOpened {
@@ -112,26 +114,14 @@ func (g *groupUpgrade) stateForNextRun(now time.Time) *PreviousRun {
 		healthy = 0
 	}
 	return &PreviousRun{
-		Status: status, TaskQueues: g.taskQueues, NotBound: rollout.CompactNotBound(g.notBoundForNextRun(), rollout.NamesOf(g.status.Clusters)),
-		Phase: g.phase, NextBatch: g.nextBatch, StartedBatch: g.startedBatch,
+		Status: status, TaskQueues: g.taskQueues, NotBound: rollout.CompactNotBound(g.notBound, rollout.NamesOf(g.status.Clusters)),
+		Phase: g.phase, NextBatch: g.nextBatch, StartedBatch: g.startedBatch, RelapseRetries: g.relapseRetries,
 		Used: g.clock.elapsed(now), SlowestCluster: g.slowest,
 		HealthyClusters: healthy, GateOpened: g.gate.state == gateOpen,
 		Enabled: g.enabled, Object: g.object, Publisher: g.record.publisher.State,
 		Completed: g.completions.due, Prepared: g.remediator.Prepared(), Starters: g.starters, Pause: g.record.waits.Pause,
 		Held: g.holds.State, Windows: g.holds.Windows.Carry(),
 	}
-}
-
-// notBoundForNextRun omits the complete clusters: they need it no longer.
-func (g *groupUpgrade) notBoundForNextRun() map[string][]int {
-	remaining := map[string][]int{}
-	for i := range g.status.Clusters {
-		c := &g.status.Clusters[i]
-		if policies, some := g.notBound[c.Name]; some && c.State != ranv1.ClusterComplete {
-			remaining[c.Name] = policies
-		}
-	}
-	return remaining
 }
 
 // messagesLimit is the total length, in bytes, of the messages of all clusters that one run passes to the next. The server refuses an input

@@ -19,6 +19,9 @@ import (
 // nodeRemediator maintains the nodes of each cluster in a child workflow ClusterUpgrade.
 type nodeRemediator struct{ group *groupUpgrade }
 
+// Relapses implements Remediator.
+func (n nodeRemediator) Relapses() policy.Relapses { return nil }
+
 // Start implements Remediator.
 func (n nodeRemediator) Start(clusters []*policy.ClusterWork) {
 	for _, work := range clusters {

@@ -62,7 +62,9 @@ type groupUpgrade struct {
 	// nextBatch is the index of the running batch, or of the next one. startedBatch is set while it runs.
 	nextBatch    int
 	startedBatch *StartedBatch
-	gate         healthGate
+	// relapseRetries is how often relapsed clusters were retried.
+	relapseRetries int
+	gate           healthGate
 	// healthChecks limits how many clusters are checked at the same time.
 	healthChecks workflow.Semaphore
 	// clock measures the used part of the rollout's timeout.
@@ -228,6 +230,7 @@ func (g *groupUpgrade) rollOut(ctx workflow.Context) (rollout.End, error) {
 		}
 		if end != "" && step.phase == PhaseBatches {
 			_, _ = g.recheckTimedOut(ctx) // the end stays the same
+			g.failRelapsed(ctx)
 		}
 		if end != "" || err != nil {
 			return end, err

@@ -34,6 +34,8 @@ type PolicyWorld struct {
 	// Waits are the activities that wait for changes. MostWaits is the highest number of concurrent ones.
 	Waits     []ComplianceWait
 	MostWaits int
+	// relapseWaits are the activities that wait for relapses of complete clusters.
+	relapseWaits []relapseWait
 	// Refusals are the reasons why clusters get no manifest work. Undeletable clusters keep theirs.
 	Refusals    map[string]remediation.RefusedPlacement
 	Undeletable []string
@@ -48,6 +50,11 @@ type ComplianceWait struct {
 	ID    int
 	Token []byte
 	in    policiesactivities.AwaitComplianceInput
+}
+
+type relapseWait struct {
+	token []byte
+	in    policiesactivities.ReadComplianceInput
 }
 
 // NewPolicyWorld plans a rollout of policies kernel and network; no cluster complies with them yet.
@@ -91,6 +98,25 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 		}
 		return seen
 	})
+	Simulate(w.World, "FindRelapses", func(in policiesactivities.ReadComplianceInput) any {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		relapsed := []string{}
+		for _, cluster := range w.relapsed(in) {
+			relapsed = append(relapsed, cluster.Cluster)
+		}
+		return relapsed
+	})
+	w.RegisterActivityWithOptions(func(ctx context.Context, in policiesactivities.ReadComplianceInput) ([]policies.ClusterCompliance, error) {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Inputs["AwaitRelapses"] = append(w.Inputs["AwaitRelapses"], in)
+		if relapsed := w.relapsed(in); len(relapsed) > 0 {
+			return relapsed, nil
+		}
+		w.relapseWaits = append(w.relapseWaits, relapseWait{activity.GetInfo(ctx).TaskToken, in})
+		return nil, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: "AwaitRelapses"})
 	w.RegisterActivityWithOptions(func(ctx context.Context, in policiesactivities.AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
@@ -107,6 +133,17 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 		return nil, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitCompliance"})
 	return w
+}
+
+// relapsed returns the clusters that have relapsed.
+func (w *PolicyWorld) relapsed(in policiesactivities.ReadComplianceInput) []policies.ClusterCompliance {
+	var relapsed []policies.ClusterCompliance
+	for _, cluster := range in.Clusters {
+		if status := policies.ComplianceStatus(w.Compliance[cluster]); status.Relapsed() != policies.NoItem {
+			relapsed = append(relapsed, policies.ClusterCompliance{Cluster: cluster, Status: status})
+		}
+	}
+	return relapsed
 }
 
 // addWait adds an activity that waits.
@@ -195,6 +232,13 @@ func (w *PolicyWorld) change(apply func()) {
 		}
 		completions = append(completions, func() { _ = w.CompleteActivity(one.Token, news, nil) }) // it may have been cancelled
 	}
+	w.relapseWaits = slices.DeleteFunc(w.relapseWaits, func(one relapseWait) bool {
+		relapsed := w.relapsed(one.in)
+		if len(relapsed) > 0 {
+			completions = append(completions, func() { _ = w.CompleteActivity(one.token, relapsed, nil) })
+		}
+		return len(relapsed) > 0
+	})
 	w.Mu.Unlock()
 	for _, complete := range completions {
 		complete()

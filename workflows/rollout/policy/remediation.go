@@ -18,6 +18,8 @@ type Remediator interface {
 	Start(clusters []*ClusterWork)
 	// FindComplete returns the timed-out clusters that are complete now.
 	FindComplete(ctx workflow.Context, clusters []string) ([]string, error)
+	// Relapses finds complete clusters that need work again; nil: the remediation cannot tell.
+	Relapses() Relapses
 	// MaxConcurrency is the maximum number of active clusters of a run, and MaxStartsPerTask of those that one workflow task starts.
 	MaxConcurrency() int
 	MaxStartsPerTask() int
