@@ -11,9 +11,11 @@ import (
 
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/client"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/preflight"
 )
 
@@ -63,7 +65,14 @@ func (c *cli) preflight(ctx context.Context, s *server, target subject, in prefl
 	if err != nil {
 		return fmt.Errorf("%s was not started: %w", target, err)
 	}
-	return c.reportDrains(target, found, flags.refuseIfBlocked)
+	if err := c.reportDrains(target, found, flags.refuseIfBlocked); err != nil {
+		return err
+	}
+	now := time.Now()
+	for _, window := range found.Closed {
+		c.warn("%s", closedWindow(window, now))
+	}
+	return nil
 }
 
 // foreseeStart checks a request, again and again with --wait-for-it until it has no problem.
@@ -116,6 +125,15 @@ func (s *server) check(ctx context.Context, target subject, in preflight.Input) 
 		return preflight.Result{}, unchecked{fmt.Errorf("no worker answered within %s", preflightTimeout)}
 	}
 	return preflight.Result{}, unchecked{errors.New(temporal.ErrorMessage(err))}
+}
+
+// closedWindow says that work waits for a window.
+func closedWindow(window windows.Status, now time.Time) string {
+	text := fmt.Sprintf("window %s is %s; ", window.Window, strings.ToLower(windowText(window, now)[:1])+windowText(window, now)[1:])
+	if window.Selector != nil {
+		return text + "work waits for it on clusters with " + metav1.FormatLabelSelector(window.Selector)
+	}
+	return text + "work waits for it"
 }
 
 // reportDrains warns of drains that would fail or wait for a person, or refuses to start them.

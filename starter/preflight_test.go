@@ -1,13 +1,17 @@
 package main
 
 import (
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
 )
 
 // warnsWithoutWorker: nothing answers, so the request is started unchecked, unless it must be checked.
@@ -67,12 +71,23 @@ func (s *stage) waitsForWhatDoesNotExist(t *testing.T) {
 	require.Contains(t, waiting.stderr.String(), "maintenance default/patient in cluster spoke-1 is not started yet; waiting: spec.maintenanceWindows: window default/later is not defined")
 	_, err := s.client.DescribeWorkflow(t.Context(), temporal.NodeMaintenanceID("spoke-1", "default", "patient"), "")
 	require.IsType(t, &serviceerror.NotFound{}, err)
-	succeeds(t, "window", "create", "-f", file(t, "later.yaml", strings.ReplaceAll(springWindow, "{name: nightly, namespace: prod}", "{name: later}")))
+	halfAYear := fmt.Sprintf("FREQ=DAILY;BYMONTH=%d", time.Now().AddDate(0, 6, 0).Month())
+	later := strings.NewReplacer("{name: nightly, namespace: prod}", "{name: later}", "FREQ=DAILY", halfAYear)
+	succeeds(t, "window", "create", "-f", file(t, "later.yaml", later.Replace(springWindow)))
 	got := waiting.end(t)
 	require.Equal(t, exitDone, got.status, got.stderr)
 	require.Contains(t, got.stdout, "maintenance default/patient in cluster spoke-1 of node worker-4 started")
+	require.Contains(t, got.stderr, "window default/later is closed, opens ")
 	succeeds(t, "node", "cancel", "patient")
 	succeeds(t, "window", "cancel", "later")
+}
+
+func TestAClosedWindowIsNamedWithItsNextOpening(t *testing.T) {
+	now := time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC)
+	night := windows.Status{Window: "ops/night", Phase: windows.PhaseClosed, Upcoming: []windows.Opening{{Start: now.Add(10 * time.Hour), End: now.Add(12 * time.Hour)}}}
+	require.Equal(t, "window ops/night is closed, opens "+stamp(night.Upcoming[0].Start, now)+"; work waits for it", closedWindow(night, now))
+	night.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"site": "lab"}}
+	require.Equal(t, "window ops/night is closed, opens "+stamp(night.Upcoming[0].Start, now)+"; work waits for it on clusters with site=lab", closedWindow(night, now))
 }
 
 func TestTheAdviceOfDrainsIsGivenOnce(t *testing.T) {

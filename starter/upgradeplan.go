@@ -92,6 +92,9 @@ func (c *cli) planDrains(ctx context.Context, object *ranv1.ClusterGroupUpgrade,
 		if found.Plan != nil {
 			renderPlan(w, object, *found.Plan)
 		}
+		for _, window := range found.Closed {
+			fmt.Fprintln(w, closedWindow(window, w.now))
+		}
 		renderDrains(w, found)
 	}
 	if err := c.print(found, show, nodes...); err != nil {

@@ -24,8 +24,8 @@ func newUpgradeStart(c *cli) *cobra.Command {
 		Long: `Start a rollout from a ClusterGroupUpgrade.
 
 A worker first makes the plan and previews the drains of the first clusters. The command starts nothing and fails if the plan is invalid, for example
-because a cluster or a window does not exist. It warns of a drain that could not finish unless a person acts. Without a worker it warns that
-nothing was checked; the rollout then makes its plan when a worker runs.
+because a cluster or a window does not exist. It warns of a drain that could not finish unless a person acts, and names closed windows that the
+rollout waits for. Without a worker it warns that nothing was checked; the rollout then makes its plan when a worker runs.
 
 The command also fails if the rollout is already running. A rollout that has ended can be started again under the same name: the new run makes
 a new plan, and Temporal retains the previous run. With "enable: false" the rollout is only planned, and waits for "drydock upgrade enable".

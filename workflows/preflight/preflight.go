@@ -12,12 +12,13 @@ import (
 	"drydock.dev/drydock/activities/drain"
 	"drydock.dev/drydock/activities/node"
 	"drydock.dev/drydock/activities/rollouts"
-	"drydock.dev/drydock/activities/windows"
+	windowsactivities "drydock.dev/drydock/activities/windows"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/gates"
 	"drydock.dev/drydock/workflows/kit"
 )
@@ -37,6 +38,8 @@ type Result struct {
 	Problems []string `json:"problems"`
 	// Plan is the plan of a rollout.
 	Plan *rollout.Plan `json:"plan,omitempty"`
+	// Closed are the named windows in which no work may start now: the request waits for them.
+	Closed []windows.Status `json:"closed,omitempty"`
 	// Drains are previews of the drains of the first clusters. Unforeseen says by cluster why there are none; NotForeseen counts the clusters after them.
 	Drains      []drain.Forecast `json:"drains,omitempty"`
 	Unforeseen  []string         `json:"unforeseen,omitempty"`
@@ -185,18 +188,24 @@ func (c *check) foresee(ctx workflow.Context, queue string, in node.ForeseeDrain
 	return forecasts, err
 }
 
-// windows checks that the windows are defined.
+// windows checks that the windows are defined, and finds those in which no work may start now.
 func (c *check) windows(ctx workflow.Context, namespace string, given []drydockv1.WindowName) {
 	names := gates.QualifiedNames(namespace, given)
 	if len(names) == 0 {
 		return
 	}
-	var undefined []string
-	if err := kit.HubRetrier(nil).Once().Run(ctx, "find the windows", (&windows.Activities{}).UndefinedWindows, names, &undefined); err != nil {
+	var found []windows.Status
+	if err := kit.HubRetrier(nil).Once().Run(ctx, "read the windows", (&windowsactivities.Activities{}).ReadWindows, names, &found); err != nil {
 		c.problem("spec.maintenanceWindows", err)
 		return
 	}
-	for _, name := range undefined {
-		c.result.Problems = append(c.result.Problems, fmt.Sprintf("spec.maintenanceWindows: window %s is not defined: `drydock window create -f FILE` defines it", name))
+	for _, window := range found {
+		switch window.Phase {
+		case windows.PhaseUndefined:
+			c.result.Problems = append(c.result.Problems, fmt.Sprintf("spec.maintenanceWindows: window %s is not defined: `drydock window create -f FILE` defines it", window.Window))
+		case windows.PhaseOpen, windows.PhaseOverridden:
+		default:
+			c.result.Closed = append(c.result.Closed, window)
+		}
 	}
 }

@@ -2,6 +2,7 @@ package preflight
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -15,6 +16,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/workflowtest"
 )
 
@@ -24,10 +26,19 @@ func maintenance(windows ...drydockv1.WindowName) Input {
 	return Input{Cluster: "spoke-1", Maintenance: object}
 }
 
-// newWorld has the drains of one node in each cluster, and the windows that are defined.
+// newWorld has the drains of one node in each cluster, and all windows but the undefined ones, which are closed.
 func newWorld(t *testing.T, undefined ...string) *workflowtest.World {
 	w := workflowtest.NewWorld(t)
-	workflowtest.Simulate(w, "UndefinedWindows", func([]string) any { return undefined })
+	workflowtest.Simulate(w, "ReadWindows", func(names []string) any {
+		statuses := make([]windows.Status, len(names))
+		for i, name := range names {
+			statuses[i] = windows.Status{Window: name, Phase: windows.PhaseClosed}
+			if slices.Contains(undefined, name) {
+				statuses[i].Phase = windows.PhaseUndefined
+			}
+		}
+		return statuses
+	})
 	workflowtest.Simulate(w, "ForeseeDrains", func(in node.ForeseeDrainsInput) any {
 		return []drain.Forecast{{Cluster: in.Cluster, Node: "worker-1", Evict: 2}}
 	})
@@ -77,6 +88,12 @@ func TestWhatAMaintenanceNamesMustExist(t *testing.T) {
 			require.Equal(t, tt.want, checked(t, w, tt.in).Problems)
 		})
 	}
+}
+
+func TestClosedWindowsAreNoProblem(t *testing.T) {
+	result := checked(t, newWorld(t), maintenance("night", "ops/freeze"))
+	require.Empty(t, result.Problems)
+	require.Equal(t, []windows.Status{{Window: "prod/night", Phase: windows.PhaseClosed}, {Window: "ops/freeze", Phase: windows.PhaseClosed}}, result.Closed)
 }
 
 func TestAnUnreachableClusterIsNoProblemOfTheRequest(t *testing.T) {
