@@ -134,7 +134,7 @@ func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput)
 	roots := &metav1.PartialObjectMetadata{}
 	roots.SetGroupVersionKind(policies.Policies)
 	kinds := []client.Object{kube.IfServed(activitykit.ManagedCluster("")), kube.IfServed(&ranv1.PreCachingConfig{}), kube.IfServed(roots)}
-	for _, kind := range []schema.GroupVersionKind{policies.Policies, manifestworks.Templates} {
+	for _, kind := range []schema.GroupVersionKind{policies.Policies, policies.SetBindings, manifestworks.Templates} {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
 		kinds = append(kinds, kube.IfServed(object))

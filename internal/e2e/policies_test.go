@@ -194,12 +194,11 @@ func TestPoliciesAreEnforcedInPlaceOnceEachDespiteFaults(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
-	createOnHub(t, allClustersBound)
 	createOnHub(t, informPolicy("clock", "", cores...))
 	createOnHub(t, informPolicy("dns", "", cores...))
 	awaitNonCompliant(t, len(cores), "clock", "dns")
 
-	startRollout(t, `
+	startUnchecked(t, `
 apiVersion: ran.openshift.io/v1alpha1
 kind: ClusterGroupUpgrade
 metadata: {namespace: default, name: in-place}
@@ -208,6 +207,9 @@ spec:
   managedPolicies: [clock, dns]
   policyEnforcement: Override
   remediationStrategy: {maxConcurrency: 1, timeout: 10}`)
+	waiting := awaitPhase(t, "in-place", ranv1.ReasonWaitingForPlacement)
+	require.Contains(t, waiting.Wait.Message, "create the ManagedClusterSetBindings there for the sets global (for: core-1, core-2)")
+	createOnHub(t, allClustersBound)
 	require.Eventually(t, func() bool { return len(hub.Enforced()["core-1"]) > 0 }, stateLimit, 20*time.Millisecond)
 	require.NoError(t, theFleet.Worker.Kill())
 	require.NoError(t, theFleet.Worker.Start(t.Context()))

@@ -1,6 +1,7 @@
 package rollout
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,10 +10,10 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// overrideWarnings warns of clusters that no placement can select. With policyEnforcement Override they would time out.
-func overrideWarnings(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Policy, inventory Inventory) string {
+// unplaceable names the clusters that no placement can select yet, and what is missing. With policyEnforcement Override they would time out.
+func unplaceable(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Policy, inventory Inventory) []string {
 	if cgu.Spec.PolicyEnforcement != ranv1.EnforceOverride {
-		return ""
+		return nil
 	}
 	var working []string
 	for _, cluster := range selected {
@@ -24,21 +25,21 @@ func overrideWarnings(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgr
 	for _, cluster := range inventory.Clusters {
 		labels[cluster.Name] = cluster.Labels
 	}
-	return labelWarning(working, labels) + clusterSetWarning(working, labels, forUpgrade, inventory.BoundSets)
+	return append(withoutName(working, labels), unboundSets(working, labels, forUpgrade, inventory.BoundSets)...)
 }
 
-// labelWarning warns of clusters without the label by which placements select them.
-func labelWarning(clusters []string, labels map[string]map[string]string) string {
+// withoutName names the clusters without the label by which placements select them.
+func withoutName(clusters []string, labels map[string]map[string]string) []string {
 	found := slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return labels[cluster]["name"] == cluster })
 	if len(found) == 0 {
-		return ""
+		return nil
 	}
-	return fmt.Sprintf("; policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters %s", found)
+	return []string{"policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters: " + someNames(found)}
 }
 
-// clusterSetWarning warns of clusters whose set is not bound to the namespace of a policy: placements there cannot select them.
-func clusterSetWarning(clusters []string, labels map[string]map[string]string, forUpgrade []Policy, bound map[string][]string) string {
-	var text strings.Builder
+// unboundSets names the clusters whose set is not bound to the namespace of a policy, and the bindings to create.
+func unboundSets(clusters []string, labels map[string]map[string]string, forUpgrade []Policy, bound map[string][]string) []string {
+	var problems []string
 	for _, namespace := range slices.Compact(namespaces(forUpgrade)) {
 		sets, known := bound[namespace]
 		if !known || slices.Contains(sets, policies.GlobalSet) {
@@ -46,22 +47,17 @@ func clusterSetWarning(clusters []string, labels map[string]map[string]string, f
 		}
 		var missing, unseen []string
 		for _, cluster := range clusters {
-			set := labels[cluster][policies.LabelClusterSet]
-			if slices.Contains(sets, set) {
-				continue
+			set := cmp.Or(labels[cluster][policies.LabelClusterSet], policies.GlobalSet)
+			if !slices.Contains(sets, set) {
+				missing, unseen = append(missing, set), append(unseen, cluster)
 			}
-			if set == "" {
-				set = policies.GlobalSet
-			}
-			missing, unseen = append(missing, set), append(unseen, cluster)
+		}
+		if len(unseen) == 0 {
+			continue
 		}
 		slices.Sort(missing)
-		for _, set := range slices.Compact(missing) {
-			fmt.Fprintf(&text, "; namespace %s needs ManagedClusterSetBinding %s (spec.clusterSet: %s)", namespace, set, set)
-		}
-		if len(unseen) > 0 {
-			fmt.Fprintf(&text, " for placements there to pick ManagedClusters %s", unseen)
-		}
+		problems = append(problems, fmt.Sprintf("placements in namespace %s cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets %s (for: %s)",
+			namespace, strings.Join(slices.Compact(missing), ", "), someNames(unseen)))
 	}
-	return text.String()
+	return problems
 }

@@ -227,8 +227,8 @@ func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, polici
 			condition: ranv1.ConditionValidated, reason: ranv1.ReasonNotAllManifestTemplatesExist, message: strings.Join(problems, "; "),
 		}
 	}
-	if v.good {
-		v.message += overrideWarnings(cgu, selected, policies.forUpgrade, inventory)
+	if problems := unplaceable(cgu, selected, policies.forUpgrade, inventory); v.good && len(problems) > 0 {
+		return verdict{condition: ranv1.ConditionValidated, reason: ranv1.ReasonWaitingForPlacement, message: strings.Join(problems, "; ")}
 	}
 	return v
 }

@@ -1,6 +1,7 @@
 package rollout_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"testing"
 	"time"
@@ -365,7 +366,7 @@ func TestAPlanListsPoliciesThatAreNotBoundByCluster(t *testing.T) {
 	require.Equal(t, map[string][]int{"c1": {2}}, plan.NotBound, "c3 is skipped")
 }
 
-func TestAPlanWarnsOfClustersThatOverrideCannotSelect(t *testing.T) {
+func TestARolloutWaitsForLabelsByWhichOverrideSelects(t *testing.T) {
 	inventory := rollout.Inventory{
 		Clusters: []rollout.Cluster{
 			{Name: "c1", Labels: map[string]string{"name": "c1"}}, {Name: "c2"}, {Name: "c3", Labels: map[string]string{"name": "c1"}}, {Name: "c4"}, {Name: "c5"},
@@ -376,12 +377,12 @@ func TestAPlanWarnsOfClustersThatOverrideCannotSelect(t *testing.T) {
 	require.Equal(t, "Completed validation", rollout.NewPlan(cgu, inventory, noon).Conditions[1].Message)
 	cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
 	plan := rollout.NewPlan(cgu, inventory, noon)
-	require.True(t, plan.Valid())
-	require.Equal(t, "Completed validation; policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters [c2 c3]",
-		plan.Conditions[1].Message)
+	require.False(t, plan.Valid())
+	require.Equal(t, ranv1.ReasonWaitingForPlacement, plan.Conditions[1].Reason)
+	require.Equal(t, "policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters: c2, c3", plan.Conditions[1].Message)
 }
 
-func TestAPlanWarnsOfMissingClusterSetBindings(t *testing.T) {
+func TestARolloutWaitsForClusterSetBindings(t *testing.T) {
 	in := func(set string) map[string]string {
 		return map[string]string{"cluster.open-cluster-management.io/clusterset": set}
 	}
@@ -390,9 +391,8 @@ func TestAPlanWarnsOfMissingClusterSetBindings(t *testing.T) {
 		bound map[string][]string
 		want  string
 	}{
-		{"no set is bound", map[string][]string{"default": {}}, "; namespace default needs ManagedClusterSetBinding factory (spec.clusterSet: factory)" +
-			"; namespace default needs ManagedClusterSetBinding global (spec.clusterSet: global) for placements there to pick ManagedClusters [c1 c2 c3]"},
-		{"some sets are bound", map[string][]string{"default": {"global-not", "factory"}}, "; namespace default needs ManagedClusterSetBinding global (spec.clusterSet: global) for placements there to pick ManagedClusters [c2]"},
+		{"no set is bound", map[string][]string{"default": {}}, "placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets factory, global (for: c1, c2, c3)"},
+		{"some sets are bound", map[string][]string{"default": {"global-not", "factory"}}, "placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets global (for: c2)"},
 		{"the global set is bound", map[string][]string{"default": {"global"}}, ""},
 		{"the hub does not have such bindings", nil, ""},
 	} {
@@ -412,8 +412,8 @@ func TestAPlanWarnsOfMissingClusterSetBindings(t *testing.T) {
 			require.Equal(t, "Completed validation", rollout.NewPlan(cgu, inventory, noon).Conditions[1].Message)
 			cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
 			plan := rollout.NewPlan(cgu, inventory, noon)
-			require.True(t, plan.Valid())
-			require.Equal(t, "Completed validation"+tt.want, plan.Conditions[1].Message)
+			require.Equal(t, tt.want == "", plan.Valid())
+			require.Equal(t, cmp.Or(tt.want, "Completed validation"), plan.Conditions[1].Message)
 		})
 	}
 }
@@ -462,7 +462,10 @@ func TestDependenciesOnLaterPoliciesAreRefused(t *testing.T) {
 
 func TestPoliciesThatCannotBeCopiedAreRefusedUnlessTheyAreOverridden(t *testing.T) {
 	readsNamespace := func(p *rollout.Policy) { p.ReadsNamespace = true }
-	inventory := rollout.Inventory{Clusters: fleet(), Policies: []rollout.Policy{policy("p1", compliance{"c1": false}, readsNamespace)}}
+	inventory := rollout.Inventory{
+		Clusters: []rollout.Cluster{{Name: "c1", Labels: map[string]string{"name": "c1"}}},
+		Policies: []rollout.Policy{policy("p1", compliance{"c1": false}, readsNamespace)},
+	}
 	cgu := rolloutOf(1, []string{"c1"}, managing("p1"))
 	plan := rollout.NewPlan(cgu, inventory, noon)
 	require.Equal(t, []string{"Invalid managed policies: [p1]; policy default/p1: its hub templates read objects of namespace default, which a copy in prod could not: " +

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -48,6 +49,9 @@ func (r *groupRecord) notStarting(ctx workflow.Context, enabled, valid bool) {
 		return
 	}
 	reason := ranv1.ReasonInvalidPlan
+	if c := meta.FindStatusCondition(r.status.Conditions, ranv1.ConditionValidated); c != nil && c.Reason == ranv1.ReasonWaitingForPlacement {
+		reason = c.Reason
+	}
 	r.notStartedYet(ctx, "the plan has errors: "+r.problems(), &drydockv1.Wait{Reason: reason, Message: "waiting for a valid plan: " + r.problems(), Since: *r.now(ctx)})
 }
 

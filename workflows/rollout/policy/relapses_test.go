@@ -154,7 +154,9 @@ func TestARelapseIsRetriedInTheNextRun(t *testing.T) {
 
 func TestAFailingLookAtCompleteClustersIsNoted(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
-	w.Fail["FindRelapses"] = func(int) error { return temporal.Error(temporal.ErrForbidden, "may not list policies", errors.New("403")) }
+	w.Fail["FindRelapses"] = func(int) error {
+		return temporal.Error(temporal.ErrForbidden, "may not list policies", errors.New("403"))
+	}
 	w.Run()
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)

@@ -44,7 +44,9 @@ const (
 	ReasonInProgress = "InProgress"
 	// ReasonInvalidPlan: the rollout of an object is enabled, and waits until its plan has no errors (addition).
 	ReasonInvalidPlan = "InvalidPlan"
-	ReasonNotEnabled  = "NotEnabled"
+	// ReasonWaitingForPlacement: placements in the namespace of a policy cannot select clusters of the rollout yet.
+	ReasonWaitingForPlacement = "WaitingForPlacement"
+	ReasonNotEnabled          = "NotEnabled"
 	// ReasonMissingBlockingCR and ReasonIncompleteBlockingCR: a rollout that must have succeeded first is not known, or has not succeeded.
 	ReasonMissingBlockingCR    = "MissingBlockingCR"
 	ReasonIncompleteBlockingCR = "IncompleteBlockingCR"
