@@ -16,7 +16,7 @@ import (
 
 const (
 	// relapseGather is how long complete clusters are gathered before the watch for relapses includes them.
-	relapseGather = time.Minute
+	relapseGather = 10 * time.Second
 	// maxRelapseRetries is how often a rollout retries relapsed clusters: something else may undo what the policies do, again and again.
 	maxRelapseRetries = 3
 )
