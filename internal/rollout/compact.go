@@ -82,44 +82,32 @@ func ExpandNotBound(places map[int][]int, clusters []string) map[string][]int {
 
 // NamesInState returns the names of the clusters in that state, in their order.
 func NamesInState(clusters []ranv1.ClusterStatus, state ranv1.ClusterState) []string {
-	var names []string
-	for i := range clusters {
-		if clusters[i].State == state {
-			names = append(names, clusters[i].Name)
-		}
-	}
-	return names
+	return namesWhere(clusters, func(cluster *ranv1.ClusterStatus) bool { return cluster.State == state })
 }
 
 // DoneBefore returns the names of the clusters that were done before the rollout began, in their order.
-func DoneBefore(clusters []ranv1.ClusterStatus) []string {
-	var names []string
-	for i := range clusters {
-		if doneBefore(&clusters[i]) {
-			names = append(names, clusters[i].Name)
-		}
-	}
-	return names
-}
+func DoneBefore(clusters []ranv1.ClusterStatus) []string { return namesWhere(clusters, doneBefore) }
 
 func doneBefore(cluster *ranv1.ClusterStatus) bool {
 	return cluster.State == ranv1.ClusterSkipped && cluster.Reason == ReasonAlreadyCompliant
 }
 
 // Done returns the names of the clusters that are complete, or were done before the rollout began. They should still comply when it ends.
-func Done(clusters []ranv1.ClusterStatus) []string {
-	var names []string
-	for i := range clusters {
-		if IsDone(&clusters[i]) {
-			names = append(names, clusters[i].Name)
-		}
-	}
-	return names
-}
+func Done(clusters []ranv1.ClusterStatus) []string { return namesWhere(clusters, IsDone) }
 
 // IsDone reports whether a cluster is complete, or was done before the rollout began. It may have relapsed since.
 func IsDone(cluster *ranv1.ClusterStatus) bool {
 	return cluster.State == ranv1.ClusterComplete || doneBefore(cluster) || cluster.State == ranv1.ClusterSkipped && cluster.Reason == ReasonRelapsed
+}
+
+func namesWhere(clusters []ranv1.ClusterStatus, is func(*ranv1.ClusterStatus) bool) []string {
+	var names []string
+	for i := range clusters {
+		if is(&clusters[i]) {
+			names = append(names, clusters[i].Name)
+		}
+	}
+	return names
 }
 
 // NamesOf returns the names of clusters, in their order.
