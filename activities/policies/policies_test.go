@@ -337,7 +337,9 @@ func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, planned.Conditions[1].Message, "namespace "+s.rollout.Namespace+" needs ManagedClusterSetBinding global (spec.clusterSet: global)")
 	s.bindAllClusters()
-	planned, err = (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
-	require.NoError(t, err)
-	require.Equal(t, "Completed validation", planned.Conditions[1].Message)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the binding is read from the cache
+		planned, err := (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+		assert.NoError(c, err)
+		assert.Equal(c, "Completed validation", planned.Conditions[1].Message)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 }
