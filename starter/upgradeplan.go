@@ -150,9 +150,21 @@ func renderPlan(w *page, object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) {
 	if plan.ComputedMaxFailures == 0 && clusters > 1 {
 		fmt.Fprintln(w, "no limit on failures: after a failed cluster the next one starts; spec.remediationStrategy.maxFailures sets a limit")
 	}
+	if enforcement := plan.PolicyEnforcement; enforcement != nil && clusters > 0 {
+		fmt.Fprintln(w, enforcementNote(*enforcement))
+	}
 	if len(plan.ManagedPoliciesCompliantBeforeUpgrade) > 0 {
 		fmt.Fprintf(w, "left out because every cluster already complies: %s\n", joined(plan.ManagedPoliciesCompliantBeforeUpgrade))
 	}
+}
+
+// enforcementNote says how the policies of a plan are enforced.
+func enforcementNote(enforcement ranv1.EnforcementStatus) string {
+	how := "copies of them in the rollout's namespace"
+	if enforcement.By == ranv1.EnforceOverride {
+		how = "binding overrides in their namespaces"
+	}
+	return fmt.Sprintf("policies are enforced with %s (policyEnforcement %s, with %ss)", how, enforcement.By, enforcement.Placements)
 }
 
 // namedTwice says which clusters a rollout names more than once; empty: none.

@@ -18,6 +18,7 @@ import (
 
 	"drydock.dev/drydock/activities/drain"
 	"drydock.dev/drydock/activities/rollouts"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/controller"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
@@ -101,7 +102,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if o.cluster == "" {
 		workflows.Register(w, o.versioned())
 	}
-	images := rollouts.PreparationImages{Precache: o.precacheImage, Backup: o.backupImage}
+	defaults := rollouts.Defaults{PrecacheImage: o.precacheImage, BackupImage: o.backupImage, PolicyEnforcement: ranv1.PolicyEnforcement(o.policyEnforcement)}
 	if o.controllers {
 		var controllers sync.WaitGroup
 		controllers.Go(func() {
@@ -114,7 +115,7 @@ func run(ctx context.Context, logs io.Writer, o *options) error {
 	if o.answersOnly() {
 		registerClusterActivities(w, clusters, drain.NewMetrics(registry))
 	} else {
-		registerActivities(w, clusters, server, drain.NewMetrics(registry), images)
+		registerActivities(w, clusters, server, drain.NewMetrics(registry), defaults)
 	}
 
 	ready := &readiness{temporal: server, namespace: connection.Namespace, clusters: clusters}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/spf13/pflag"
@@ -12,6 +13,7 @@ import (
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
 
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -35,6 +37,7 @@ type options struct {
 	stopTimeout time.Duration
 
 	precacheImage, backupImage string
+	policyEnforcement          string
 
 	controllers, nodeAnnotations bool
 	maintenanceConfig            string
@@ -76,6 +79,7 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "time limit to release running activities on a stop")
 	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pre-cache images before a rollout, unless a PreCachingConfig sets one")
 	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that back up clusters before a rollout")
+	flags.StringVar(&o.policyEnforcement, "policy-enforcement", "", "how rollouts without policyEnforcement enforce policies: Copy or Override (default: Override where the hub can)")
 	flags.BoolVar(&o.controllers, "controllers", o.controllers, "start and steer maintenances by the objects in the clusters, and rollouts and windows by those on the hub (with --cluster, default false)")
 	flags.BoolVar(&o.nodeAnnotations, "node-annotations", false, "take the annotation drydock.dev/maintain of a node as a request for its maintenance")
 	flags.StringVar(&o.maintenanceConfig, "maintenance-config", o.maintenanceConfig, "NAMESPACE, or NAMESPACE/NAME, of the MaintenanceOperatorConfig with the budgets of a cluster")
@@ -131,6 +135,8 @@ func (o *options) check() error {
 		return fmt.Errorf("--stop-timeout %s: must not be negative", o.stopTimeout)
 	case o.healthAddress == "":
 		return errors.New("--health-address: must not be empty: set host:port, such as 127.0.0.1:9091; with port 0 the log names the port")
+	case !slices.Contains([]string{"", string(ranv1.EnforceCopy), string(ranv1.EnforceOverride)}, o.policyEnforcement):
+		return fmt.Errorf("--policy-enforcement %q is neither Copy nor Override", o.policyEnforcement)
 	case o.deployment != "" && o.buildID == "":
 		return errors.New("--deployment also needs --build-id")
 	case o.buildID != "" && o.deployment == "":

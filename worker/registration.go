@@ -27,10 +27,10 @@ import (
 )
 
 // registerActivities registers every activity by the name of its method.
-func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, images rollouts.PreparationImages) {
+func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, defaults rollouts.Defaults) {
 	waits := activitykit.Waits{Temporal: server, Workflows: server}
 	registerNodeActivities(w, clusters, waits, drains)
-	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Images: images})
+	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Defaults: defaults})
 	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&manifestworks.Activities{Clusters: clusters, Waits: waits})

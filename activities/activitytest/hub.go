@@ -16,6 +16,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
 )
 
 // BareCluster returns an administrator's access to the hub, used as a cluster whose nodes all belong to tests.
@@ -63,8 +64,19 @@ func ManagedCluster(t *testing.T, name string, annotations map[string]string) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(activitykit.ManagedClusterKind)
 	object.SetName(name)
+	object.SetLabels(map[string]string{"name": name})
 	object.SetAnnotations(annotations)
 	Create(t, BareCluster(t), object)
+}
+
+// BindAllClusters lets Placements of a namespace of the hub select all clusters.
+func BindAllClusters(t *testing.T, namespace string) {
+	t.Helper()
+	binding := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterSet": policies.GlobalSet}}}
+	binding.SetGroupVersionKind(policies.SetBindings)
+	binding.SetNamespace(namespace)
+	binding.SetName(policies.GlobalSet)
+	Create(t, BareCluster(t), binding)
 }
 
 func NodeRollout(clusters ...string) ranv1.ClusterGroupUpgrade {

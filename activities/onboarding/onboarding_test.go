@@ -108,7 +108,7 @@ func TestPrecachedImagesAreReadFromTheHub(t *testing.T) {
 	var plan rollouts.Plan
 	require.Eventually(t, func() bool {
 		var err error
-		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Images: rollouts.PreparationImages{Precache: "pull:1", Backup: "backup:1"}}).PlanRollout(t.Context(), cgu)
+		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Defaults: rollouts.Defaults{PrecacheImage: "pull:1", BackupImage: "backup:1"}}).PlanRollout(t.Context(), cgu)
 		return err == nil && plan.Valid()
 	}, activitytest.EventTimeout, 20*time.Millisecond)
 	require.Equal(t, "pull:1", plan.PreCacheImage)
@@ -122,7 +122,7 @@ func TestPrecachedImagesAreReadFromTheHub(t *testing.T) {
 	other.Spec.PreCachingConfigRef = &ranv1.ObjectRef{Name: "elsewhere"}
 	require.Eventually(t, func() bool {
 		var err error
-		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Images: rollouts.PreparationImages{Precache: "pull:1", Backup: "backup:1"}}).PlanRollout(t.Context(), other)
+		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Defaults: rollouts.Defaults{PrecacheImage: "pull:1", BackupImage: "backup:1"}}).PlanRollout(t.Context(), other)
 		return err == nil && len(plan.Problems()) == 1 &&
 			strings.Contains(plan.Problems()[0], "PreCachingConfig default/elsewhere: spec.overrides.preCacheImage: Forbidden: image elsewhere.example.com/pull:1")
 	}, activitytest.EventTimeout, 20*time.Millisecond, "%q", &plan)

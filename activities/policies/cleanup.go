@@ -61,7 +61,7 @@ func changedPolicies(in Rollout, check func(number int) (changed bool, err error
 
 // cleanUpPolicy deletes the objects of a policy. It deletes the binding first, which ends the enforcement.
 func cleanUpPolicy(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Ref) error {
-	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
+	names, err := policies.NamesFor(in.name(), ref, in.Enforcement.By)
 	if err != nil {
 		return nil // then no object was created
 	}

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitytest"
-	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/policies"
 )
@@ -44,7 +43,7 @@ func (s *policyScene) requireChanges(changes <-chan []policies.ClusterCompliance
 }
 
 func TestComplianceIsReportedInBulkWhenItChanges(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	one, two, three := s.clusters[0], s.clusters[1], s.clusters[2]
 	s.requireChanges(s.await(policies.KnownCluster{Cluster: one}, policies.KnownCluster{Cluster: two}),
 		policies.ClusterCompliance{Cluster: one, Status: "NN"}, policies.ClusterCompliance{Cluster: two, Status: "NN"})
@@ -62,7 +61,7 @@ func TestComplianceIsReportedInBulkWhenItChanges(t *testing.T) {
 }
 
 func TestAShortRelapseIsReported(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
+	s := newPolicyScene(t, byCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
 	s.prepare()
 	s.place(0, s.clusters[0])
 	s.awaitCompliance("CN", s.clusters[0])
@@ -73,7 +72,7 @@ func TestAShortRelapseIsReported(t *testing.T) {
 }
 
 func TestAWatchThatEndsBeforeItsReportDoesNotLoseARelapse(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
+	s := newPolicyScene(t, byCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
 	s.prepare()
 	s.place(0, s.clusters[0])
 	s.awaitCompliance("CN", s.clusters[0])
@@ -130,7 +129,7 @@ func (s *policyScene) relapse(ctx context.Context) <-chan []policies.ClusterComp
 }
 
 func TestUnboundClustersAndDeletedPoliciesAreReported(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	changes := s.await(policies.KnownCluster{Cluster: s.clusters[0], Status: "NN"}, policies.KnownCluster{Cluster: s.clusters[1], Status: "NN"})
 	policy := &unstructured.Unstructured{}
 	policy.SetGroupVersionKind(policies.Policies)
@@ -143,7 +142,7 @@ func TestUnboundClustersAndDeletedPoliciesAreReported(t *testing.T) {
 
 // The propagator stops, so that no report follows.
 func TestAReportThatIsOlderThanThePolicyDoesNotCount(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	s.prepare()
 	s.place(0, s.clusters[0])
 	s.awaitCompliance("CN", s.clusters[0])
@@ -166,7 +165,7 @@ func TestAReportThatIsOlderThanThePolicyDoesNotCount(t *testing.T) {
 
 // The template did not change, so its agent reports nothing. The report then counts after a while, unless the cluster is not available.
 func TestAnOldReportOfAnAvailableClusterCountsOnceItHasSettled(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	s.prepare()
 	s.place(0, s.clusters[0])
 	s.awaitCompliance("CN", s.clusters[0])
@@ -196,7 +195,7 @@ func TestAnOldReportOfAnAvailableClusterCountsOnceItHasSettled(t *testing.T) {
 
 // The hub has a replica for each cluster and policy.
 func TestCachedReplicasAreTrimmed(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	s.prepare()
 	s.place(0, s.clusters...)
 	s.awaitCompliance("CN", s.clusters...)
@@ -229,7 +228,7 @@ func (c countedWatches) RoundTrip(request *http.Request) (*http.Response, error)
 }
 
 func TestWaitsForComplianceShareOneWatch(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	s.prepare()
 	var opened atomic.Int32
 	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.HubName).Config)
@@ -253,7 +252,7 @@ func TestWaitsForComplianceShareOneWatch(t *testing.T) {
 }
 
 func TestARelapseOfACompleteClusterIsFoundAndAwaited(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
+	s := newPolicyScene(t, byCopy, func(string, string) time.Duration { return 50 * time.Millisecond })
 	s.prepare()
 	one, two := s.clusters[0], s.clusters[1]
 	for policy, complies := range []policies.ComplianceStatus{"CN", "CC"} {

@@ -9,7 +9,6 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
-	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -18,7 +17,7 @@ func TestPoliciesArePlacedOnNoClusterWhenTheWindowsHaveClosed(t *testing.T) {
 	waits := activitykit.Waits{Workflows: &activitytest.HeldWorkflow{}}
 	closes := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
 	late := activitytest.Attempt{Number: 1, At: closes}
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	places := &Activities{Clusters: activitytest.Clusters, Waits: waits}
 	place := PlacePoliciesInput{Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: 0, Clusters: s.clusters}}, Closes: &closes}
 	late.RequireClosed(t, places.PlacePolicies, place)
@@ -30,7 +29,7 @@ func TestPoliciesArePlacedOnNoClusterWhenTheWindowsHaveClosed(t *testing.T) {
 func TestALaterAttemptPlacesNoPolicyOnAClusterThatIsHeld(t *testing.T) {
 	workflow := &activitytest.HeldWorkflow{}
 	waits := activitykit.Waits{Workflows: workflow}
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	places := &Activities{Clusters: activitytest.Clusters, Waits: waits}
 	s.place(0, s.clusters[0])
 	place := PlacePoliciesInput{Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: 0, Clusters: s.clusters}}}

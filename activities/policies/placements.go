@@ -87,7 +87,7 @@ func observePlacements(ctx context.Context, hub *kube.Cluster, in Rollout) ([][]
 
 // placement is the placement of a policy with these clusters.
 func (r Rollout) placement(ref policies.Ref, clusters []string) (*unstructured.Unstructured, error) {
-	names, err := policies.NamesFor(r.name(), ref, r.Enforcement)
+	names, err := policies.NamesFor(r.name(), ref, r.Enforcement.By)
 	if err != nil {
 		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
 	}
@@ -141,7 +141,7 @@ func restorePlacements(ctx context.Context, p *remediation.PlacementResult, hub 
 // recreateMissing creates the deleted objects of a policy again, and returns their names.
 func recreateMissing(ctx context.Context, hub *kube.Cluster, in Rollout, number int) ([]string, error) {
 	ref := in.Policies[number]
-	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
+	names, err := policies.NamesFor(in.name(), ref, in.Enforcement.By)
 	if err != nil {
 		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
 	}

@@ -32,7 +32,7 @@ type Rollout struct {
 	Name      string `json:"name"`
 	// Owner is the mark of the rollout's workflow.
 	Owner       string                  `json:"owner"`
-	Enforcement ranv1.PolicyEnforcement `json:"enforcement"`
+	Enforcement ranv1.EnforcementStatus `json:"enforcement"`
 	// Policies are in the order in which they are enforced.
 	Policies []policies.Ref `json:"policies"`
 	// Pins has for each policy the prepared generation; empty before that.
@@ -95,7 +95,7 @@ func prepare(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Re
 	if err != nil {
 		return invalid(err)
 	}
-	names, err := policies.NamesFor(in.name(), ref, in.Enforcement)
+	names, err := policies.NamesFor(in.name(), ref, in.Enforcement.By)
 	if err != nil {
 		return invalid(err)
 	}

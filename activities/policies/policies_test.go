@@ -27,8 +27,8 @@ import (
 )
 
 func TestPoliciesAreEnforcedOnlyOnPlacedClusters(t *testing.T) {
-	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
-		t.Run(string(enforcement), func(t *testing.T) {
+	for _, enforcement := range []ranv1.EnforcementStatus{byOverride, byCopy, byCopyAndRule} {
+		t.Run(string(enforcement.By)+" "+string(enforcement.Placements), func(t *testing.T) {
 			s := newPolicyScene(t, enforcement, nil)
 			s.prepare()
 			for _, object := range s.created() {
@@ -55,14 +55,14 @@ func TestPoliciesAreEnforcedOnlyOnPlacedClusters(t *testing.T) {
 }
 
 func TestDeletedObjectsAreRecreatedForAddedClusters(t *testing.T) {
-	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
-		t.Run(string(enforcement), func(t *testing.T) {
+	for _, enforcement := range []ranv1.EnforcementStatus{byOverride, byCopy, byCopyAndRule} {
+		t.Run(string(enforcement.By)+" "+string(enforcement.Placements), func(t *testing.T) {
 			s := newPolicyScene(t, enforcement, nil)
 			s.prepare()
 			s.place(0, s.clusters[0])
 			s.awaitCompliance("CN", s.clusters[0])
 			ref := s.rollout.Policies[0]
-			names, err := policies.NamesFor(s.rollout.name(), ref, enforcement)
+			names, err := policies.NamesFor(s.rollout.name(), ref, enforcement.By)
 			require.NoError(t, err)
 			var deleted []string
 			for _, object := range enforcementObjects(s.rollout, ref, names) {
@@ -78,8 +78,8 @@ func TestDeletedObjectsAreRecreatedForAddedClusters(t *testing.T) {
 }
 
 func TestAChangedPolicyIsReportedAndItsCopyStaysTheSame(t *testing.T) {
-	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
-		t.Run(string(enforcement), func(t *testing.T) {
+	for _, enforcement := range []ranv1.EnforcementStatus{byOverride, byCopy, byCopyAndRule} {
+		t.Run(string(enforcement.By)+" "+string(enforcement.Placements), func(t *testing.T) {
 			s := newPolicyScene(t, enforcement, nil)
 			s.pin()
 			kernel, network := s.rollout.Policies[0], s.rollout.Policies[1]
@@ -104,12 +104,12 @@ func TestAChangedPolicyIsReportedAndItsCopyStaysTheSame(t *testing.T) {
 			s.patch(kernel, `[{"op":"add","path":"/spec/policy-templates/0/objectDefinition/spec/severity","value":"high"}]`)
 			requireFound(nil, 0)
 
-			names, err := policies.NamesFor(s.rollout.name(), kernel, enforcement)
+			names, err := policies.NamesFor(s.rollout.name(), kernel, enforcement.By)
 			require.NoError(t, err)
 			what := enforcementObjects(s.rollout, kernel, names)
 			require.NoError(t, s.hub.Client.Delete(t.Context(), what[0]))
 			requireFound([]string{activitykit.ObjectName(what[0])}, 0)
-			if enforcement == ranv1.EnforceCopy {
+			if enforcement.By == ranv1.EnforceCopy {
 				require.NoError(t, s.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(what[1]), what[1]))
 				require.NotContains(t, fmt.Sprint(what[1].Object["spec"]), "severity", "the copy stays unchanged")
 				require.NoError(t, s.hub.Client.Delete(t.Context(), what[1]))
@@ -137,8 +137,8 @@ func TestAChangedPolicyIsReportedAndItsCopyStaysTheSame(t *testing.T) {
 
 // A placement corrects an edited or deleted object, and writes nothing if all objects are correct.
 func TestPlacingPoliciesWritesOnlyTheDifference(t *testing.T) {
-	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
-		t.Run(string(enforcement), func(t *testing.T) {
+	for _, enforcement := range []ranv1.EnforcementStatus{byOverride, byCopy, byCopyAndRule} {
+		t.Run(string(enforcement.By)+" "+string(enforcement.Placements), func(t *testing.T) {
 			s := newPolicyScene(t, enforcement, nil)
 			s.prepare()
 			placement := func(item int) *unstructured.Unstructured {
@@ -171,7 +171,7 @@ func generationOf(object client.Object) string { return policies.Pin(object) }
 
 // The hub refuses changes of the placement of the first policy. Clusters with the other policy are placed.
 func TestARefusedPlacementDoesNotStopOthers(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	s.prepare()
 	refusing, err := client.New(refuseWrites(activitytest.Stack.Cluster(activitytest.HubName).Config, "kernel-placement"), client.Options{})
 	require.NoError(t, err)
@@ -214,7 +214,7 @@ func (r refusingWrites) RoundTrip(request *http.Request) (*http.Response, error)
 }
 
 func TestPreparedPoliciesHaveSafeNamesAndSoaks(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	soaking := policies.Ref{Namespace: s.rollout.Namespace, Name: "soaking"}
 	s.create(informing(soaking, `ran.openshift.io/soak-seconds: "60"`))
 	s.rollout.Policies = []policies.Ref{s.rollout.Policies[0], soaking}
@@ -233,7 +233,7 @@ func TestPreparedPoliciesHaveSafeNamesAndSoaks(t *testing.T) {
 
 // Each policy needs seven requests. On a slow hub, an attempt that prepares them one by one would time out.
 func TestPoliciesArePreparedAndCleanedUpInParallel(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	s.rollout.Policies = nil
 	for i := range 30 {
 		policy := policies.Ref{Namespace: s.rollout.Namespace, Name: fmt.Sprintf("policy-%d", i)}
@@ -286,7 +286,7 @@ func (p *pairing) RoundTrip(request *http.Request) (*http.Response, error) {
 }
 
 func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	gone := s.rollout
 	gone.Policies = []policies.Ref{{Namespace: s.rollout.Namespace, Name: "gone"}}
 	_, err := s.activities.PreparePolicies(t.Context(), gone)
@@ -307,7 +307,7 @@ func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
 }
 
 func TestAnotherRunAdoptsTheObjectsOfTheLastOne(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	s.prepare()
 	s.place(0, s.clusters...)
 	s.rollout.Owner = "cgu/" + s.rollout.Namespace + "/june/second-run"
@@ -318,28 +318,34 @@ func TestAnotherRunAdoptsTheObjectsOfTheLastOne(t *testing.T) {
 }
 
 func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopyAndRule, nil)
 	cgu := activitytest.NodeRollout(s.clusters...)
 	cgu.Namespace, cgu.Name = s.rollout.Namespace, "june"
 	cgu.Spec.NodeMaintenance, cgu.Spec.ManagedPolicies = nil, []string{"kernel", "network"}
+	activities := &rollouts.Activities{Clusters: activitytest.Clusters}
 	var planned rollouts.Plan
-	require.EventuallyWithT(t, func(c *assert.CollectT) {
-		var err error
-		planned, err = (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
-		assert.NoError(c, err)
-		assert.Len(c, planned.StartPolicyIndex, 3)
-	}, activitytest.EventTimeout, 20*time.Millisecond)
-	require.True(t, planned.Valid(), planned.Problems())
+	plans := func(validated string) {
+		t.Helper()
+		require.EventuallyWithT(t, func(c *assert.CollectT) { // the ManagedClusters are read from the cache
+			var err error
+			planned, err = activities.PlanRollout(t.Context(), cgu)
+			assert.NoError(c, err)
+			assert.Len(c, planned.Conditions, 2)
+			assert.Contains(c, planned.Conditions[len(planned.Conditions)-1].Message, validated)
+		}, activitytest.EventTimeout, 20*time.Millisecond)
+	}
+	plans("create the ManagedClusterSetBindings there for the sets global")
+	activitytest.BindAllClusters(t, s.rollout.Namespace)
+	plans("Completed validation")
+	require.Len(t, planned.StartPolicyIndex, 3)
 	require.Equal(t, map[string]string{"kernel": s.rollout.Namespace, "network": s.rollout.Namespace}, planned.PolicyNamespaces)
+	require.Equal(t, &byOverride, planned.PolicyEnforcement, "the hub serves overrides and Placements")
+	require.Empty(t, planned.Spec.PolicyEnforcement, "the decision does not change the spec")
 
+	activities.Defaults.PolicyEnforcement = ranv1.EnforceCopy
+	plans("Completed validation")
+	require.Equal(t, &byCopy, planned.PolicyEnforcement, "the workers prefer copies")
 	cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
-	planned, err := (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
-	require.NoError(t, err)
-	require.Contains(t, planned.Conditions[1].Message, "namespace "+s.rollout.Namespace+" needs ManagedClusterSetBinding global (spec.clusterSet: global)")
-	s.bindAllClusters()
-	require.EventuallyWithT(t, func(c *assert.CollectT) { // the binding is read from the cache
-		planned, err := (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
-		assert.NoError(c, err)
-		assert.Equal(c, "Completed validation", planned.Conditions[1].Message)
-	}, activitytest.EventTimeout, 20*time.Millisecond)
+	plans("Completed validation")
+	require.Equal(t, &byOverride, planned.PolicyEnforcement, "the spec decides")
 }

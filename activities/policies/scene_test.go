@@ -35,8 +35,15 @@ type policyScene struct {
 	clusters   []string
 }
 
+// The ways to enforce policies, from today's hubs to old ones.
+var (
+	byOverride    = ranv1.EnforcementStatus{By: ranv1.EnforceOverride, Placements: ranv1.KindPlacement}
+	byCopy        = ranv1.EnforcementStatus{By: ranv1.EnforceCopy, Placements: ranv1.KindPlacement}
+	byCopyAndRule = ranv1.EnforcementStatus{By: ranv1.EnforceCopy, Placements: ranv1.KindPlacementRule}
+)
+
 // newPolicyScene creates a scene with two policies.
-func newPolicyScene(t *testing.T, enforcement ranv1.PolicyEnforcement, takes func(cluster, policy string) time.Duration) *policyScene {
+func newPolicyScene(t *testing.T, enforcement ranv1.EnforcementStatus, takes func(cluster, policy string) time.Duration) *policyScene {
 	t.Helper()
 	simulated, err := propagator.Start(t.Context(), activitytest.Stack.Cluster(activitytest.HubName).Config, propagator.Options{Takes: takes})
 	require.NoError(t, err)
@@ -54,8 +61,8 @@ func newPolicyScene(t *testing.T, enforcement ranv1.PolicyEnforcement, takes fun
 		s.clusters = append(s.clusters, fmt.Sprintf("%s-c%d", namespace, i+1))
 		s.create("apiVersion: cluster.open-cluster-management.io/v1\nkind: ManagedCluster\nmetadata: {name: " + s.clusters[i] + ", labels: {name: " + s.clusters[i] + "}}")
 	}
-	if enforcement == ranv1.EnforceOverride {
-		s.bindAllClusters()
+	if enforcement.Placements == ranv1.KindPlacement {
+		activitytest.BindAllClusters(t, namespace)
 	}
 	for _, policy := range s.rollout.Policies {
 		s.create(informing(policy, ""))
@@ -109,12 +116,6 @@ func (s *policyScene) create(text string) *unstructured.Unstructured {
 		require.NoError(s.t, client.IgnoreNotFound(s.hub.Client.Delete(context.Background(), object)))
 	})
 	return object
-}
-
-// bindAllClusters lets placements of the namespace select all clusters.
-func (s *policyScene) bindAllClusters() {
-	s.t.Helper()
-	s.create("apiVersion: cluster.open-cluster-management.io/v1beta2\nkind: ManagedClusterSetBinding\nmetadata: {namespace: " + s.rollout.Namespace + ", name: global}\nspec: {clusterSet: global}")
 }
 
 // bind binds a policy to clusters, like a person.

@@ -52,6 +52,7 @@ func TestAClusterCompliesOnlyIfItsReplicaSaysSo(t *testing.T) {
 		activitytest.ManagedCluster(t, clusters[name], nil)
 		summary += fmt.Sprintf(`{"clustername":%q,"clusternamespace":%[1]q,"compliant":"Compliant"},`, clusters[name])
 	}
+	activitytest.BindAllClusters(t, namespace)
 	createPolicy(t, namespace, "base", `{"status":{"status":[`+summary[:len(summary)-1]+`]}}`)
 	replica := namespace + ".base"
 	createPolicy(t, clusters["agrees"], replica, `{"status":{"compliant":"Compliant"}}`)

@@ -59,7 +59,7 @@ func TestLabelsAndAnnotationsOfClustersAreChangedInOnePatchEach(t *testing.T) {
 	require.Empty(t, refused, "a deleted cluster is skipped")
 
 	first := registered(t, "labelled-1")
-	require.Equal(t, map[string]string{"ztp-running": ""}, first.Labels)
+	require.Equal(t, map[string]string{"name": "labelled-1", "ztp-running": ""}, first.Labels)
 	require.Equal(t, map[string]string{"kept": "yes", "when": "now"}, first.Annotations)
 	require.Contains(t, registered(t, "labelled-2").Labels, "ztp-running")
 	require.Equal(t, 1, patchesOf(t, "labelled-1"))

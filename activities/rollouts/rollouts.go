@@ -2,11 +2,13 @@
 package rollouts
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -39,12 +41,16 @@ type Activities struct {
 	Waits    activitykit.Waits
 	// Workflows answers for the rollouts that are retried.
 	Workflows activitykit.Querier
-	// Images are the default images of the Jobs that prepare clusters.
-	Images PreparationImages
+	Defaults  Defaults
 }
 
-// PreparationImages are the default images of the Jobs that prepare clusters.
-type PreparationImages struct{ Precache, Backup string }
+// Defaults are the defaults of this worker for rollouts.
+type Defaults struct {
+	// PrecacheImage and BackupImage are the images of the Jobs that prepare clusters.
+	PrecacheImage, BackupImage string
+	// PolicyEnforcement is how policies are enforced; empty: as the hub can.
+	PolicyEnforcement ranv1.PolicyEnforcement
+}
 
 // Plan is a plan with the task queues of its clusters.
 type Plan struct {
@@ -68,8 +74,8 @@ type Plan struct {
 	Spec *ranv1.ClusterGroupUpgradeSpec `json:"spec,omitempty"`
 }
 
-// planReader reads policies, cluster set bindings and the status of ManagedClusters from the API server, and all other objects from the cache. Of policies, the cache has
-// only replicas.
+// planReader reads policies, what places them and the status of ManagedClusters from the API server, and all other objects from the cache. Of policies, the cache
+// has only replicas.
 type planReader struct {
 	client.Reader
 	api client.Reader
@@ -79,7 +85,7 @@ type planReader struct {
 func (r planReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	untyped, _ := object.(*unstructured.Unstructured)
 	root := object.GetObjectKind().GroupVersionKind() == policies.Policies && !policies.IsReplica(key.Name)
-	if root || untyped != nil && untyped.GroupVersionKind() == activitykit.ManagedClusterKind {
+	if root || untyped != nil && slices.Contains([]schema.GroupVersionKind{activitykit.ManagedClusterKind, snapshot.CRDs}, untyped.GroupVersionKind()) {
 		return r.api.Get(ctx, key, object, options...)
 	}
 	return r.Reader.Get(ctx, key, object, options...)
@@ -88,7 +94,8 @@ func (r planReader) Get(ctx context.Context, key client.ObjectKey, object client
 // List implements client.Reader.
 func (r planReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	kind := list.GetObjectKind().GroupVersionKind()
-	if kind.Group == policies.Policies.Group || kind == policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind+"List") {
+	placing := strings.TrimSuffix(kind.Kind, "List")
+	if kind.Group == policies.Policies.Group || placing == policies.SetBindings.Kind || placing == policies.Placements.Kind {
 		return r.api.List(ctx, list, options...)
 	}
 	return r.Reader.List(ctx, list, options...)
@@ -179,6 +186,8 @@ func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) 
 	if err != nil {
 		return Plan{}, err
 	}
+	spec := *cgu.Spec.DeepCopy()
+	cgu.Spec.PolicyEnforcement = cmp.Or(cgu.Spec.PolicyEnforcement, r.Defaults.PolicyEnforcement)
 	now := time.Now()
 	inventory, err := snapshot.Inventory(ctx, planReader{Reader: hub.Cache, api: hub.Client}, &cgu, now)
 	if meta.IsNoMatchError(err) {
@@ -192,8 +201,8 @@ func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) 
 	plan := Plan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}, Settles: inventory.Settles}
 	plan.PolicyNamespaces, plan.PolicyContent = plan.Plan.PolicyNamespaces, plan.Plan.PolicyContent
 	plan.NotBound = rollout.CompactNotBound(plan.Plan.NotBound, slices.Concat(plan.RemediationPlan...))
-	if len(rollout.ChangedFields(given.Spec, cgu.Spec)) > 0 {
-		plan.Spec = &cgu.Spec
+	if len(rollout.ChangedFields(given.Spec, spec)) > 0 {
+		plan.Spec = &spec
 	}
 	if !plan.Valid() {
 		return plan, nil

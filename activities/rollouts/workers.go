@@ -27,7 +27,7 @@ import (
 func (r *Activities) checkWorkers(ctx context.Context, plan *Plan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) error {
 	r.choosePrecacheImage(plan, cgu, now)
 	var reasons, problems []string
-	if plan.BackupImage = r.Images.Backup; cgu.Spec.Backup && plan.BackupImage == "" {
+	if plan.BackupImage = r.Defaults.BackupImage; cgu.Spec.Backup && plan.BackupImage == "" {
 		reasons = append(reasons, ranv1.ReasonBackupImageMissing)
 		problems = append(problems, "spec.backup: no image for the Jobs that make backups: start the workers with --backup-image")
 	}
@@ -66,11 +66,11 @@ func (r *Activities) choosePrecacheImage(plan *Plan, cgu *ranv1.ClusterGroupUpgr
 	}
 	name, _ := rollout.PreCachingConfigOf(cgu)
 	overrides := field.NewPath("spec", "overrides", "preCacheImage")
-	switch plan.PreCacheImage = cmp.Or(plan.PreCacheImage, r.Images.Precache); {
+	switch plan.PreCacheImage = cmp.Or(plan.PreCacheImage, r.Defaults.PrecacheImage); {
 	case plan.PreCacheImage == "":
 		missing := field.Required(overrides, "the image of the Job that pulls; or start the workers with --precache-image")
 		plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: %v", name, missing), now)
-	case plan.PreCacheImage != r.Images.Precache:
+	case plan.PreCacheImage != r.Defaults.PrecacheImage:
 		if refused := r.Clusters.Allowed().CheckPreparationImage(overrides, plan.PreCacheImage); refused != nil {
 			plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: %v", name, refused), now)
 		}

@@ -141,7 +141,7 @@ func (h *simulatedHub) firstPlacement(rollout string, matches func(fleet.Placeme
 		return 0, err
 	}
 	for _, placed := range fleet.Placements(events) {
-		if strings.HasPrefix(placed.Rule, rollout+"-"+rollout+"-") && matches(placed) {
+		if strings.HasPrefix(placed.Name, rollout+"-"+rollout+"-") && matches(placed) {
 			return placed.At.Sub(after), nil
 		}
 	}

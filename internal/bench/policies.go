@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/watch"
 	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
@@ -133,7 +134,7 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 	}, nil
 }
 
-// policyRollout enforces policies with copies.
+// policyRollout enforces policies as the hub does best: with overrides.
 func policyRollout(name string, policies ...string) *ranv1.ClusterGroupUpgrade {
 	return &ranv1.ClusterGroupUpgrade{
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
@@ -161,7 +162,7 @@ func (h *simulatedHub) register(ctx context.Context, clusters int) error {
 			object.SetAPIVersion("cluster.open-cluster-management.io/v1")
 			object.SetKind("ManagedCluster")
 			object.SetName(clusterName(i))
-			object.SetLabels(benchLabels)
+			object.SetLabels(labels.Merge(benchLabels, labels.Set{"name": clusterName(i)}))
 			return h.hub.Create(ctx, object)
 		})
 	}

@@ -90,6 +90,7 @@ func (s *scenarioRun) applyWorks(t *testing.T, at target) {
 func hubKinds() []string {
 	return []string{
 		"policy.open-cluster-management.io/v1/Policy", "policy.open-cluster-management.io/v1/PlacementBinding", "apps.open-cluster-management.io/v1/PlacementRule",
+		"cluster.open-cluster-management.io/v1beta1/Placement",
 		"work.open-cluster-management.io/v1/ManifestWork", "work.open-cluster-management.io/v1alpha1/ManifestWorkReplicaSet",
 	}
 }

@@ -80,6 +80,7 @@ func register(t *testing.T, name string, annotations map[string]string) {
 	object.SetAPIVersion("cluster.open-cluster-management.io/v1")
 	object.SetKind("ManagedCluster")
 	object.SetName(name)
+	object.SetLabels(map[string]string{"name": name})
 	object.SetAnnotations(annotations)
 	hub, err := client.New(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)

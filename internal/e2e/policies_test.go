@@ -19,6 +19,7 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/propagator"
+	"drydock.dev/drydock/internal/policies"
 )
 
 // createOnHub creates objects, and deletes them after the test.
@@ -172,7 +173,16 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	require.Equal(t, map[string]any{"edge-1": "complete", "edge-2": "complete", "edge-3": "complete"}, shownClusters(shown))
 }
 
-// allClustersBound lets placements of the namespace select all clusters.
+// unbindAllClusters deletes the binding that lets placements of the namespace select all clusters. Another one with its name replaces it.
+func unbindAllClusters(t *testing.T) {
+	t.Helper()
+	binding := &unstructured.Unstructured{}
+	binding.SetGroupVersionKind(policies.SetBindings)
+	binding.SetNamespace("default")
+	binding.SetName(policies.GlobalSet)
+	require.NoError(t, hubClient(t).Delete(t.Context(), binding))
+}
+
 const allClustersBound = `
 apiVersion: cluster.open-cluster-management.io/v1beta2
 kind: ManagedClusterSetBinding
@@ -197,6 +207,7 @@ func TestPoliciesAreEnforcedInPlaceOnceEachDespiteFaults(t *testing.T) {
 	createOnHub(t, informPolicy("clock", "", cores...))
 	createOnHub(t, informPolicy("dns", "", cores...))
 	awaitNonCompliant(t, len(cores), "clock", "dns")
+	unbindAllClusters(t)
 
 	startUnchecked(t, `
 apiVersion: ran.openshift.io/v1alpha1
@@ -205,7 +216,6 @@ metadata: {namespace: default, name: in-place}
 spec:
   clusters: [core-1, core-2]
   managedPolicies: [clock, dns]
-  policyEnforcement: Override
   remediationStrategy: {maxConcurrency: 1, timeout: 10}`)
 	waiting := awaitPhase(t, "in-place", ranv1.ReasonWaitingForPlacement)
 	require.Contains(t, waiting.Wait.Message, "create the ManagedClusterSetBindings there for the sets global (for: core-1, core-2)")

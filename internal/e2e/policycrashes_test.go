@@ -185,15 +185,15 @@ func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout s
 	of := func(name string) string { return strings.Split(strings.TrimPrefix(name, rollout+"-"), "-")[0] }
 	at := map[string][]string{}
 	for _, placement := range fleet.Placements(devstacktest.AuditEvents(t, theFleet.Hub)) {
-		if !strings.HasPrefix(placement.Rule, rollout+"-") {
+		if !strings.HasPrefix(placement.Name, rollout+"-") {
 			continue
 		}
 		for _, cluster := range placement.Clusters {
-			if !slices.Contains(at[placement.Rule], cluster) {
-				placed[of(placement.Rule)+" on "+cluster]++
+			if !slices.Contains(at[placement.Name], cluster) {
+				placed[of(placement.Name)+" on "+cluster]++
 			}
 		}
-		at[placement.Rule] = placement.Clusters
+		at[placement.Name] = placement.Clusters
 		together := map[string]bool{}
 		for _, clusters := range at {
 			for _, cluster := range clusters {

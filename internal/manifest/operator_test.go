@@ -67,7 +67,6 @@ func TestAnObjectOfTheOperatorIsReadUnchanged(t *testing.T) {
 		RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 240, Rollout: ranv1.Batched},
 		BatchTimeoutAction:  ranv1.BatchTimeoutContinue,
 		ManagedPolicies:     []string{"common-config", "common-subscriptions"},
-		PolicyEnforcement:   ranv1.EnforceCopy,
 		PreCachingConfigRef: &ranv1.ObjectRef{},
 		Actions: ranv1.Actions{
 			BeforeEnable: &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"ztp-running": ""}},

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -44,10 +45,10 @@ type Names struct {
 
 // NamesFor returns the names of the objects of a rollout for a policy. They are deterministic, so that a retry finds the objects of the first
 // attempt.
-func NamesFor(rollout types.NamespacedName, policy Ref, enforcement ranv1.PolicyEnforcement) (Names, error) {
+func NamesFor(rollout types.NamespacedName, policy Ref, by ranv1.PolicyEnforcement) (Names, error) {
 	madeFor := []string{rollout.Namespace, policy.Namespace}
 	names := Names{Namespace: policy.Namespace, Placement: safename.Unique(maxNameLength, madeFor, rollout.Name, policy.Name, "placement")}
-	if enforcement == ranv1.EnforceOverride {
+	if by == ranv1.EnforceOverride {
 		return names, nil
 	}
 	names.Namespace = rollout.Namespace
@@ -124,12 +125,12 @@ func qualifyNamespaces(dependencies any, namespace string) {
 }
 
 // Binding returns the object that binds a policy, or its copy, to the clusters of the placement of the same name.
-func Binding(rollout types.NamespacedName, names Names, policy string, enforcement ranv1.PolicyEnforcement) *unstructured.Unstructured {
+func Binding(rollout types.NamespacedName, names Names, policy string, enforcement ranv1.EnforcementStatus) *unstructured.Unstructured {
 	made := newObject(rollout, types.NamespacedName{Namespace: names.Namespace, Name: names.Placement})
 	made.SetGroupVersionKind(PlacementBindings)
-	subject, placement := names.Copy, PlacementRules
-	if enforcement == ranv1.EnforceOverride {
-		subject, placement = policy, Placements
+	subject, placement := names.Copy, placementKind(enforcement)
+	if enforcement.By == ranv1.EnforceOverride {
+		subject = policy
 		// The policy is enforced on these clusters only if another binding binds it to them.
 		made.Object["subFilter"] = "restricted"
 		made.Object["bindingOverrides"] = map[string]any{"remediationAction": "enforce"}
@@ -140,17 +141,23 @@ func Binding(rollout types.NamespacedName, names Names, policy string, enforceme
 }
 
 // Placement returns the object that lists the clusters on which a policy is enforced.
-func Placement(rollout types.NamespacedName, names Names, policy string, enforcement ranv1.PolicyEnforcement, clusters []string) *unstructured.Unstructured {
+func Placement(rollout types.NamespacedName, names Names, policy string, enforcement ranv1.EnforcementStatus, clusters []string) *unstructured.Unstructured {
 	made := newObject(rollout, types.NamespacedName{Namespace: names.Namespace, Name: names.Placement})
 	addLabel(made, LabelForPolicy, policy)
-	if enforcement == ranv1.EnforceOverride {
-		made.SetGroupVersionKind(Placements)
+	made.SetGroupVersionKind(placementKind(enforcement))
+	if made.GetKind() == PlacementRules.Kind {
+		made.Object["spec"] = placementRuleOf(clusters)
+	} else {
 		made.Object["spec"] = placementOf(clusters)
-		return made
 	}
-	made.SetGroupVersionKind(PlacementRules)
-	made.Object["spec"] = placementRuleOf(clusters)
 	return made
+}
+
+func placementKind(enforcement ranv1.EnforcementStatus) schema.GroupVersionKind {
+	if enforcement.Placements == ranv1.KindPlacementRule {
+		return PlacementRules
+	}
+	return Placements
 }
 
 // placementRuleOf selects the clusters. Without clusters it sets clusterReplicas to 0: an empty rule would select every cluster.

@@ -132,32 +132,48 @@ spec: {policy-templates: [{objectDefinition: {kind: ConfigurationPolicy}}]}`), "
 	require.ErrorContains(t, err, "policy policies/kernel: spec.policy-templates[0].objectDefinition.metadata.name is missing")
 }
 
+var (
+	override    = ranv1.EnforcementStatus{By: ranv1.EnforceOverride, Placements: ranv1.KindPlacement}
+	copying     = ranv1.EnforcementStatus{By: ranv1.EnforceCopy, Placements: ranv1.KindPlacement}
+	copyAndRule = ranv1.EnforcementStatus{By: ranv1.EnforceCopy, Placements: ranv1.KindPlacementRule}
+)
+
 func TestAPlacementRuleWithoutClustersSelectsNone(t *testing.T) {
 	names, err := policies.NamesFor(june, aName, ranv1.EnforceCopy)
 	require.NoError(t, err)
-	none := policies.Placement(june, names, "kernel", ranv1.EnforceCopy, nil)
+	none := policies.Placement(june, names, "kernel", copyAndRule, nil)
 	require.Equal(t, map[string]any{"clusterReplicas": int64(0)}, none.Object["spec"])
-	some := policies.Placement(june, names, "kernel", ranv1.EnforceCopy, []string{"c1", "c2"})
+	some := policies.Placement(june, names, "kernel", copyAndRule, []string{"c1", "c2"})
 	require.Equal(t, map[string]any{"clusters": []any{map[string]any{"name": "c1"}, map[string]any{"name": "c2"}}}, some.Object["spec"])
 	require.Equal(t, "kernel", some.GetLabels()[policies.LabelForPolicy])
 
-	binding := policies.Binding(june, names, "kernel", ranv1.EnforceCopy)
+	binding := policies.Binding(june, names, "kernel", copyAndRule)
 	require.Equal(t, names.Copy, binding.Object["subjects"].([]any)[0].(map[string]any)["name"])
 	require.Equal(t, "PlacementRule", binding.Object["placementRef"].(map[string]any)["kind"])
+	require.NotContains(t, binding.Object, "bindingOverrides")
+}
+
+func TestACopyIsBoundByAPlacementWhereTheHubServesThem(t *testing.T) {
+	names, err := policies.NamesFor(june, aName, ranv1.EnforceCopy)
+	require.NoError(t, err)
+	placement, binding := policies.Placement(june, names, "kernel", copying, []string{"c1"}), policies.Binding(june, names, "kernel", copying)
+	require.Equal(t, policies.Placements, placement.GroupVersionKind())
+	require.Equal(t, map[string]any{"apiGroup": "cluster.open-cluster-management.io", "kind": "Placement", "name": placement.GetName()}, binding.Object["placementRef"])
+	require.Equal(t, names.Copy, binding.Object["subjects"].([]any)[0].(map[string]any)["name"])
 	require.NotContains(t, binding.Object, "bindingOverrides")
 }
 
 func TestAnOverrideEnforcesThePolicyItselfOnSomeOfItsClusters(t *testing.T) {
 	names, err := policies.NamesFor(june, aName, ranv1.EnforceOverride)
 	require.NoError(t, err)
-	binding := policies.Binding(june, names, "kernel", ranv1.EnforceOverride)
+	binding := policies.Binding(june, names, "kernel", override)
 	require.Equal(t, "policies", binding.GetNamespace())
 	require.Equal(t, "restricted", binding.Object["subFilter"])
 	require.Equal(t, map[string]any{"remediationAction": "enforce"}, binding.Object["bindingOverrides"])
 	require.Equal(t, "kernel", binding.Object["subjects"].([]any)[0].(map[string]any)["name"])
 
-	none := policies.Placement(june, names, "kernel", ranv1.EnforceOverride, nil)
+	none := policies.Placement(june, names, "kernel", override, nil)
 	require.Equal(t, int64(0), none.Object["spec"].(map[string]any)["numberOfClusters"])
-	some := policies.Placement(june, names, "kernel", ranv1.EnforceOverride, []string{"c1"})
+	some := policies.Placement(june, names, "kernel", override, []string{"c1"})
 	require.NotContains(t, some.Object["spec"], "numberOfClusters")
 }

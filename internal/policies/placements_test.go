@@ -125,8 +125,8 @@ func TestChangesMakeTheObservedPlacementsTheDesiredOnes(t *testing.T) {
 }
 
 func TestThePlacedClustersAreReadAsTheyWereWritten(t *testing.T) {
-	for _, enforcement := range []ranv1.PolicyEnforcement{ranv1.EnforceCopy, ranv1.EnforceOverride} {
-		names, err := policies.NamesFor(june, aName, enforcement)
+	for _, enforcement := range []ranv1.EnforcementStatus{copyAndRule, copying, override} {
+		names, err := policies.NamesFor(june, aName, enforcement.By)
 		require.NoError(t, err)
 		for _, clusters := range [][]string{nil, {"c1"}, {"c1", "c2"}} {
 			require.Equal(t, clusters, policies.PlacedClusters(policies.Placement(june, names, aName.Name, enforcement, clusters)), "%s", enforcement)

@@ -24,7 +24,9 @@ type Inventory struct {
 	Rollouts map[types.NamespacedName]*ranv1.ClusterGroupUpgrade
 	// ManifestWorkTemplates are the ManifestWorkReplicaSets that exist.
 	ManifestWorkTemplates []Template
-	// BoundSets are the sets of clusters that placements may select from, by the namespaces of the policies; nil: not needed, or unknown.
+	// Hub is what the hub can do; nil: not needed, or not known, as in a file without the CRD of PlacementBindings.
+	Hub *HubAPIs
+	// BoundSets are the sets of clusters that Placements may select from, by the namespaces of the Placements; nil: not needed, or unknown.
 	BoundSets map[string][]string
 	// Settles is when the compliance of a cluster may begin to count without a change on the hub; zero: it does not.
 	Settles time.Time

@@ -87,7 +87,6 @@ func OnboardingRollout(cluster string, managed []string) ranv1.ClusterGroupUpgra
 			Clusters:            []string{cluster},
 			Enable:              new(true),
 			ManagedPolicies:     managed,
-			PolicyEnforcement:   ranv1.EnforceCopy,
 			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 240, Rollout: ranv1.Batched},
 			BatchTimeoutAction:  ranv1.BatchTimeoutContinue,
 			Actions: ranv1.Actions{

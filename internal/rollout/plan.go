@@ -31,6 +31,8 @@ type Plan struct {
 	PolicyNamespaces map[string]string `json:"-"`
 	// PolicyContent lists the Subscriptions of ManagedPoliciesForUpgrade as JSON, by the name of the policy.
 	PolicyContent map[string]string `json:"-"`
+	// PolicyEnforcement is how the policies are enforced; nil: the rollout has none, or the plan is made from a file without the CRD of PlacementBindings.
+	PolicyEnforcement *ranv1.EnforcementStatus `json:"policyEnforcement,omitempty"`
 	// NotBound lists by cluster the indexes of the policies for the upgrade that are not bound to it.
 	NotBound map[string][]int `json:"-"`
 	// StartPolicyIndex has for each cluster of the plan the index in ManagedPoliciesForUpgrade of its first policy that is not Compliant. It is empty
@@ -81,8 +83,9 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 	if !plan.judge(selectionVerdict(selected, problems), now) {
 		return plan
 	}
-	policies := choosePolicies(cgu, selected, inventory.Policies)
-	if !plan.judge(validationVerdict(cgu, selected, policies, inventory).withCycle(cgu, inventory.Rollouts), now) {
+	policies := choosePolicies(cgu, selected, inventory)
+	plan.PolicyEnforcement = PolicyEnforcement(cgu, inventory.Hub)
+	if !plan.judge(plan.validationVerdict(cgu, selected, policies, inventory).withCycle(cgu, inventory.Rollouts), now) {
 		return plan
 	}
 	if !plan.readPrecaching(cgu, inventory, now) {
@@ -219,7 +222,7 @@ func batches(selected []string, working map[string]bool, canaries []string, size
 	return plan
 }
 
-func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies policyChoice, inventory Inventory) verdict {
+func (p *Plan) validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, policies policyChoice, inventory Inventory) verdict {
 	v := policies.verdict(selected)
 	problems := templateProblems(cgu, inventory.ManifestWorkTemplates)
 	if v.good && len(problems) > 0 {
@@ -227,7 +230,7 @@ func validationVerdict(cgu *ranv1.ClusterGroupUpgrade, selected []string, polici
 			condition: ranv1.ConditionValidated, reason: ranv1.ReasonNotAllManifestTemplatesExist, message: strings.Join(problems, "; "),
 		}
 	}
-	if problems := unplaceable(cgu, selected, policies.forUpgrade, inventory); v.good && len(problems) > 0 {
+	if problems := p.unplaceable(cgu, selected, policies.forUpgrade, inventory); v.good && len(problems) > 0 {
 		return verdict{condition: ranv1.ConditionValidated, reason: ranv1.ReasonWaitingForPlacement, message: strings.Join(problems, "; ")}
 	}
 	return v

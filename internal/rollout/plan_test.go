@@ -3,6 +3,7 @@ package rollout_test
 import (
 	"cmp"
 	"encoding/json"
+	"strings"
 	"testing"
 	"time"
 
@@ -366,20 +367,60 @@ func TestAPlanListsPoliciesThatAreNotBoundByCluster(t *testing.T) {
 	require.Equal(t, map[string][]int{"c1": {2}}, plan.NotBound, "c3 is skipped")
 }
 
-func TestARolloutWaitsForLabelsByWhichOverrideSelects(t *testing.T) {
+// today is a current hub.
+var today = &rollout.HubAPIs{Overrides: true, Placements: true}
+
+func TestPoliciesAreEnforcedByTheBestWayOfTheHub(t *testing.T) {
+	status := func(by ranv1.PolicyEnforcement, placements ranv1.PlacementKind) *ranv1.EnforcementStatus {
+		return &ranv1.EnforcementStatus{By: by, Placements: placements}
+	}
+	for _, tt := range []struct {
+		name    string
+		hub     *rollout.HubAPIs
+		spec    ranv1.PolicyEnforcement
+		want    *ranv1.EnforcementStatus
+		problem string
+	}{
+		{"a current hub", today, "", status(ranv1.EnforceOverride, ranv1.KindPlacement), ""},
+		{"a hub without overrides", &rollout.HubAPIs{Placements: true}, "", status(ranv1.EnforceCopy, ranv1.KindPlacement), ""},
+		{"an old hub", &rollout.HubAPIs{}, "", status(ranv1.EnforceCopy, ranv1.KindPlacementRule), ""},
+		{"overrides without Placements", &rollout.HubAPIs{Overrides: true}, "", status(ranv1.EnforceCopy, ranv1.KindPlacementRule), ""},
+		{"the spec decides", today, ranv1.EnforceCopy, status(ranv1.EnforceCopy, ranv1.KindPlacement), ""},
+		{"Override with PlacementRules", &rollout.HubAPIs{Overrides: true}, ranv1.EnforceOverride, status(ranv1.EnforceOverride, ranv1.KindPlacementRule), ""},
+		{
+			"Override on a hub without overrides", &rollout.HubAPIs{Placements: true}, ranv1.EnforceOverride, status(ranv1.EnforceOverride, ranv1.KindPlacement),
+			"Invalid managed policies: [p1]; policy default/p1: the PlacementBindings of this hub have no bindingOverrides: use policyEnforcement Copy",
+		},
+		{"a file that does not tell", nil, ranv1.EnforceOverride, nil, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			cgu := rolloutOf(1, []string{"c1"}, managing("p1"))
+			cgu.Spec.PolicyEnforcement = tt.spec
+			plan := rollout.NewPlan(cgu, rollout.Inventory{
+				Clusters: []rollout.Cluster{{Name: "c1", Labels: map[string]string{"name": "c1"}}},
+				Policies: []rollout.Policy{policy("p1", compliance{"c1": false})}, Hub: tt.hub,
+			}, noon)
+			require.Equal(t, tt.want, plan.PolicyEnforcement)
+			require.Equal(t, tt.problem, strings.Join(plan.Problems(), "; "))
+		})
+	}
+}
+
+func TestARolloutWaitsForLabelsByWhichPlacementsSelect(t *testing.T) {
 	inventory := rollout.Inventory{
 		Clusters: []rollout.Cluster{
 			{Name: "c1", Labels: map[string]string{"name": "c1"}}, {Name: "c2"}, {Name: "c3", Labels: map[string]string{"name": "c1"}}, {Name: "c4"}, {Name: "c5"},
 		},
 		Policies: []rollout.Policy{policy("p1", compliance{"c1": false, "c2": false, "c3": false, "c4": true, "c5": false})},
+		Hub:      &rollout.HubAPIs{},
 	}
 	cgu := rolloutOf(1, []string{"c1", "c2", "c3", "c4"}, managing("p1"))
-	require.Equal(t, "Completed validation", rollout.NewPlan(cgu, inventory, noon).Conditions[1].Message)
-	cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
+	require.Equal(t, "Completed validation", rollout.NewPlan(cgu, inventory, noon).Conditions[1].Message, "PlacementRules list names")
+	inventory.Hub = today
 	plan := rollout.NewPlan(cgu, inventory, noon)
 	require.False(t, plan.Valid())
 	require.Equal(t, ranv1.ReasonWaitingForPlacement, plan.Conditions[1].Reason)
-	require.Equal(t, "policyEnforcement Override picks clusters by their label name, which is missing or another on ManagedClusters: c2, c3", plan.Conditions[1].Message)
+	require.Equal(t, "Placements pick clusters by their label name, which is missing or another on ManagedClusters: c2, c3", plan.Conditions[1].Message)
 }
 
 func TestARolloutWaitsForClusterSetBindings(t *testing.T) {
@@ -391,8 +432,8 @@ func TestARolloutWaitsForClusterSetBindings(t *testing.T) {
 		bound map[string][]string
 		want  string
 	}{
-		{"no set is bound", map[string][]string{"default": {}}, "placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets factory, global (for: c1, c2, c3)"},
-		{"some sets are bound", map[string][]string{"default": {"global-not", "factory"}}, "placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets global (for: c2)"},
+		{"no set is bound", map[string][]string{"default": {}}, "Placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets factory, global (for: c1, c2, c3)"},
+		{"some sets are bound", map[string][]string{"default": {"global-not", "factory"}}, "Placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets global (for: c2)"},
 		{"the global set is bound", map[string][]string{"default": {"global"}}, ""},
 		{"the hub does not have such bindings", nil, ""},
 	} {
@@ -400,6 +441,7 @@ func TestARolloutWaitsForClusterSetBindings(t *testing.T) {
 			inventory := rollout.Inventory{
 				Clusters:  []rollout.Cluster{{Name: "c1", Labels: in("factory")}, {Name: "c2"}, {Name: "c3", Labels: in("factory")}, {Name: "c4"}},
 				Policies:  []rollout.Policy{policy("p1", compliance{"c1": false, "c2": false, "c3": false, "c4": true})},
+				Hub:       today,
 				BoundSets: tt.bound,
 			}
 			for i := range inventory.Clusters {
@@ -409,8 +451,6 @@ func TestARolloutWaitsForClusterSetBindings(t *testing.T) {
 				inventory.Clusters[i].Labels["name"] = inventory.Clusters[i].Name
 			}
 			cgu := rolloutOf(1, []string{"c1", "c2", "c3", "c4"}, managing("p1"))
-			require.Equal(t, "Completed validation", rollout.NewPlan(cgu, inventory, noon).Conditions[1].Message)
-			cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
 			plan := rollout.NewPlan(cgu, inventory, noon)
 			require.Equal(t, tt.want == "", plan.Valid())
 			require.Equal(t, cmp.Or(tt.want, "Completed validation"), plan.Conditions[1].Message)
@@ -465,8 +505,10 @@ func TestPoliciesThatCannotBeCopiedAreRefusedUnlessTheyAreOverridden(t *testing.
 	inventory := rollout.Inventory{
 		Clusters: []rollout.Cluster{{Name: "c1", Labels: map[string]string{"name": "c1"}}},
 		Policies: []rollout.Policy{policy("p1", compliance{"c1": false}, readsNamespace)},
+		Hub:      today,
 	}
 	cgu := rolloutOf(1, []string{"c1"}, managing("p1"))
+	cgu.Spec.PolicyEnforcement = ranv1.EnforceCopy
 	plan := rollout.NewPlan(cgu, inventory, noon)
 	require.Equal(t, []string{"Invalid managed policies: [p1]; policy default/p1: its hub templates read objects of namespace default, which a copy in prod could not: " +
 		"start the rollout in default, or with policyEnforcement Override"}, plan.Problems())
@@ -476,8 +518,7 @@ func TestPoliciesThatCannotBeCopiedAreRefusedUnlessTheyAreOverridden(t *testing.
 	require.True(t, plan.Valid(), plan.Problems())
 	require.Equal(t, map[string]string{"p1": "default"}, plan.PolicyNamespaces)
 
-	cgu = rolloutOf(1, []string{"c1"}, managing("p1"))
-	cgu.Namespace = "default"
+	cgu.Spec.PolicyEnforcement, cgu.Namespace = ranv1.EnforceCopy, "default"
 	require.True(t, rollout.NewPlan(cgu, inventory, noon).Valid(), "a copy beside the policy reads the same")
 }
 

@@ -29,15 +29,15 @@ type policyChoice struct {
 
 // choosePolicies finds the managed policies. It separates those that the rollout enforces from those that every selected cluster complies with. It
 // leaves out policies that enforce already.
-func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Policy) policyChoice {
+func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, inventory Inventory) policyChoice {
 	choice := policyChoice{ambiguous: map[string][]string{}}
-	seen := map[string]bool{}
+	enforcement, seen := PolicyEnforcement(cgu, inventory.Hub), map[string]bool{}
 	for _, name := range cgu.Spec.ManagedPolicies {
 		if seen[name] {
 			continue
 		}
 		seen[name] = true
-		named, bound := candidates(name, selected, all)
+		named, bound := candidates(name, selected, inventory.Policies)
 		switch {
 		case len(bound) == 0:
 			choice.missing, choice.unbound = append(choice.missing, name), append(choice.unbound, named...)
@@ -47,8 +47,8 @@ func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Pol
 			continue
 		}
 		policy := bound[0]
-		if policy.Invalid == "" {
-			policy.Invalid = notEnforceable(cgu, policy)
+		if policy.Invalid == "" && enforcement != nil {
+			policy.Invalid = notEnforceable(cgu, policy, enforcement.By, *inventory.Hub)
 		}
 		choice.add(policy, selected)
 	}
@@ -58,13 +58,15 @@ func choosePolicies(cgu *ranv1.ClusterGroupUpgrade, selected []string, all []Pol
 }
 
 // notEnforceable is why a rollout cannot enforce a policy; empty: it can.
-func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy) string {
+func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy, by ranv1.PolicyEnforcement, hub HubAPIs) string {
 	rollout := types.NamespacedName{Namespace: cgu.Namespace, Name: cgu.Name}
-	_, err := policies.NamesFor(rollout, policies.Ref{Namespace: policy.Namespace, Name: policy.Name}, cgu.Spec.PolicyEnforcement)
+	_, err := policies.NamesFor(rollout, policies.Ref{Namespace: policy.Namespace, Name: policy.Name}, by)
 	switch {
 	case err != nil:
 		return err.Error()
-	case cgu.Spec.PolicyEnforcement == ranv1.EnforceOverride:
+	case by == ranv1.EnforceOverride && !hub.Overrides:
+		return "the PlacementBindings of this hub have no bindingOverrides: use policyEnforcement Copy"
+	case by == ranv1.EnforceOverride:
 	case policy.ReadsNamespace && policy.Namespace != cgu.Namespace:
 		return fmt.Sprintf("its hub templates read objects of namespace %s, which a copy in %s could not: start the rollout in %s, or with policyEnforcement Override",
 			policy.Namespace, cgu.Namespace, policy.Namespace)

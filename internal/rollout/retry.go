@@ -51,6 +51,7 @@ func Retry(ended ranv1.ClusterGroupUpgradeStatus, canaries []string, request Ret
 		ComputedMaxConcurrency: ended.ComputedMaxConcurrency, ComputedMaxFailures: ended.ComputedMaxFailures,
 		RemediationPlan:                       ended.RemediationPlan,
 		ManagedPoliciesForUpgrade:             ended.ManagedPoliciesForUpgrade,
+		PolicyEnforcement:                     ended.PolicyEnforcement,
 		ManagedPoliciesCompliantBeforeUpgrade: ended.ManagedPoliciesCompliantBeforeUpgrade,
 		ManagedPoliciesNs:                     ended.ManagedPoliciesNs,
 		ManagedPoliciesContent:                ended.ManagedPoliciesContent,

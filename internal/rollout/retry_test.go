@@ -68,7 +68,7 @@ func TestARetryRepeatsFailedClustersWithTheSamePlan(t *testing.T) {
 func TestARetryKeepsThePlanAndResetsProgress(t *testing.T) {
 	pinned := []string{
 		"Conditions", "ComputedMaxConcurrency", "ComputedMaxFailures", "RemediationPlan", "ManagedPoliciesForUpgrade",
-		"ManagedPoliciesCompliantBeforeUpgrade", "ManagedPoliciesNs", "ManagedPoliciesContent", "Precaching", "Backup", "Clusters", "AfterCompletion",
+		"ManagedPoliciesCompliantBeforeUpgrade", "ManagedPoliciesNs", "ManagedPoliciesContent", "PolicyEnforcement", "Precaching", "Backup", "Clusters", "AfterCompletion",
 	}
 	var over ranv1.ClusterGroupUpgradeStatus
 	fields := reflect.ValueOf(&over).Elem()

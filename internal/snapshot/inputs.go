@@ -51,10 +51,8 @@ func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGrou
 		if inventory.Settles, err = confirmCompliance(ctx, reader, inventory.Policies, rollout.Selected(&cgu.Spec, inventory.Clusters), now); err != nil {
 			return rollout.Inventory{}, err
 		}
-		if cgu.Spec.PolicyEnforcement == ranv1.EnforceOverride {
-			if inventory.BoundSets, err = boundSets(ctx, reader, inventory.Policies); err != nil {
-				return rollout.Inventory{}, err
-			}
+		if err = readEnforcement(ctx, reader, cgu, &inventory); err != nil {
+			return rollout.Inventory{}, err
 		}
 	}
 	if len(cgu.Spec.ManifestWorkTemplates) > 0 {
@@ -164,32 +162,6 @@ func NotBound(ctx context.Context, reader client.Reader, status *ranv1.ClusterGr
 		enforced[i] = found[at]
 	}
 	return rollout.NotBound(enforced, clusters), nil
-}
-
-// boundSets reads which sets of clusters are bound to the namespaces of policies; nil where the hub does not serve the kind.
-func boundSets(ctx context.Context, reader client.Reader, found []rollout.Policy) (map[string][]string, error) {
-	bound := map[string][]string{}
-	for _, policy := range found {
-		if _, read := bound[policy.Namespace]; read {
-			continue
-		}
-		var bindings unstructured.UnstructuredList
-		bindings.SetGroupVersionKind(policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind + "List"))
-		err := reader.List(ctx, &bindings, client.InNamespace(policy.Namespace))
-		if meta.IsNoMatchError(err) {
-			return nil, nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("list ManagedClusterSetBindings of namespace %s: %w", policy.Namespace, err)
-		}
-		sets := []string{}
-		for _, binding := range bindings.Items {
-			set, _, _ := unstructured.NestedString(binding.Object, "spec", "clusterSet")
-			sets = append(sets, set)
-		}
-		bound[policy.Namespace] = sets
-	}
-	return bound, nil
 }
 
 // Scheduling reads the input of the scheduling of node maintenance at time now. Budgets, if given, replace those of the cluster, which are those of the

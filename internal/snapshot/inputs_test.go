@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"os"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +77,7 @@ func TestDecisionsFromAFile(t *testing.T) {
 	var plan rollout.Plan
 	require.NoError(t, json.Unmarshal([]byte(got["plan"]), &plan))
 	require.Equal(t, [][]string{{"c1"}, {"c3"}}, plan.RemediationPlan)
+	require.Nil(t, plan.PolicyEnforcement, "the file does not tell what the hub can do")
 	var schedule scheduling.Decision
 	require.NoError(t, json.Unmarshal([]byte(got["schedule"]), &schedule))
 	require.Equal(t, 2, schedule.AvailableSlots)
@@ -115,7 +117,11 @@ func TestAFileOfLiveObjectsGivesTheDecisionsOfTheLiveCluster(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, live, decisions(t, file), "from a file")
 
-	original, err := snapshot.Open("testdata/cluster.yaml", nil)
+	created, err := os.ReadFile("testdata/cluster.yaml")
+	require.NoError(t, err)
+	crd, err := os.ReadFile("../../deploy/crds/testing/policy.open-cluster-management.io_placementbindings.yaml")
+	require.NoError(t, err)
+	original, err := snapshot.Parse("cluster.yaml", slices.Concat(created, []byte("\n---\n"), crd))
 	require.NoError(t, err)
 	require.Equal(t, live, decisions(t, original), "from the file that the cluster was created from")
 }
@@ -147,6 +153,7 @@ func dump(t *testing.T, c client.Client) []byte {
 	for kind, apiVersion := range map[string]string{
 		"ManagedCluster": "cluster.open-cluster-management.io/v1", "Policy": "policy.open-cluster-management.io/v1",
 		"Node": "v1", "Pod": "v1", "PodDisruptionBudget": "policy/v1", "ServiceAccount": "v1",
+		"ManagedClusterSetBinding": "cluster.open-cluster-management.io/v1beta2", "CustomResourceDefinition": "apiextensions.k8s.io/v1",
 		"NodeMaintenance": "maintenance.nvidia.com/v1alpha1", "MaintenanceOperatorConfig": "maintenance.nvidia.com/v1alpha1",
 	} {
 		list := &unstructured.UnstructuredList{}

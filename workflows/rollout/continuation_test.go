@@ -60,7 +60,8 @@ func TestARunCleansUpAFailedPreparationOfAnEarlierRun(t *testing.T) {
 	started := metav1.NewTime(w.Now())
 	carried := &rolloutworkflow.PreviousRun{Phase: rolloutworkflow.PhaseRecheck, NextBatch: 1, Held: w.Holds, Status: workflowtest.GroupStatus{
 		RemediationPlan: [][]string{{"c1"}}, Clusters: []ranv1.ClusterStatus{{Name: "c1", State: ranv1.ClusterFailed, Batch: 1}},
-		Status: ranv1.RunStatus{StartedAt: &started, CurrentBatch: 1, CurrentBatchStartedAt: &started},
+		PolicyEnforcement: w.Plan.PolicyEnforcement,
+		Status:            ranv1.RunStatus{StartedAt: &started, CurrentBatch: 1, CurrentBatchStartedAt: &started},
 	}}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PolicyRollout(), PreviousRun: carried})
 	workflowtest.RequireFailure[workflowtest.GroupStatus](w.World, ranv1.ReasonFailed)

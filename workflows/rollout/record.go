@@ -94,6 +94,7 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	s.ComputedMaxConcurrency = plan.ComputedMaxConcurrency
 	s.RemediationPlan = plan.RemediationPlan
 	s.ManagedPoliciesForUpgrade = plan.ManagedPolicies()
+	s.PolicyEnforcement = plan.PolicyEnforcement
 	s.ManagedPoliciesCompliantBeforeUpgrade = plan.ManagedPoliciesCompliantBeforeUpgrade
 	s.ComputedMaxFailures = plan.ComputedMaxFailures
 	var clusters []ranv1.ClusterStatus

@@ -66,6 +66,7 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 	w.Plan = PlanOf(batches...)
 	w.Plan.ManagedPoliciesForUpgrade = []string{"kernel", "network"}
 	w.Plan.PolicyNamespaces = map[string]string{"kernel": "policies", "network": "policies"}
+	w.Plan.PolicyEnforcement = &ranv1.EnforcementStatus{By: ranv1.EnforceOverride, Placements: ranv1.KindPlacement}
 	w.Plan.PolicyContent = map[string]string{"kernel": "[]"}
 	w.Plan.StartPolicyIndex = map[string]int{}
 	for _, cluster := range slices.Concat(batches...) {

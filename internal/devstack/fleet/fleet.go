@@ -25,6 +25,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
 )
 
 const (
@@ -188,7 +189,7 @@ func (f *Fleet) watchAll() {
 	f.watched = kube.New(kube.FromConfigs(nil, configs), kube.Options{})
 }
 
-// registerSpokes creates a ManagedCluster on the hub for every spoke.
+// registerSpokes creates a ManagedCluster on the hub for every spoke, and lets the placements of rollouts select all clusters.
 func (f *Fleet) registerSpokes(ctx context.Context) error {
 	client, err := dynamic.NewForConfig(f.Hub.Config)
 	if err != nil {
@@ -199,12 +200,18 @@ func (f *Fleet) registerSpokes(ctx context.Context) error {
 		object := &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "cluster.open-cluster-management.io/v1",
 			"kind":       "ManagedCluster",
-			"metadata":   map[string]any{"name": spoke.Name, "labels": map[string]any{EnvironmentLabel: Environment}},
+			"metadata":   map[string]any{"name": spoke.Name, "labels": map[string]any{"name": spoke.Name, EnvironmentLabel: Environment}},
 			"spec":       map[string]any{"hubAcceptsClient": true},
 		}}
 		if _, err := managedClusters.Create(ctx, object, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("create ManagedCluster %s: %w", spoke.Name, err)
 		}
+	}
+	binding := &unstructured.Unstructured{Object: map[string]any{"metadata": map[string]any{"name": policies.GlobalSet}, "spec": map[string]any{"clusterSet": policies.GlobalSet}}}
+	binding.SetGroupVersionKind(policies.SetBindings)
+	setBindings := client.Resource(policies.SetBindings.GroupVersion().WithResource("managedclustersetbindings")).Namespace("default")
+	if _, err := setBindings.Create(ctx, binding, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create ManagedClusterSetBinding %s: %w", policies.GlobalSet, err)
 	}
 	return nil
 }

@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -35,8 +34,9 @@ func (p *policyItems) rollout(ctx workflow.Context) policiesactivities.Rollout {
 	}
 }
 
-func (p *policyItems) enforcement() ranv1.PolicyEnforcement {
-	return cmp.Or(p.of.Request().Spec.PolicyEnforcement, ranv1.EnforceCopy)
+// enforcement is that of the plan. A later run that retries clusters has the same objects on the hub.
+func (p *policyItems) enforcement() ranv1.EnforcementStatus {
+	return *p.of.Status().PolicyEnforcement
 }
 
 func (p *policyItems) refs() []policies.Ref {
@@ -137,7 +137,7 @@ func (p *policyItems) noteChanged(changed []int) {
 // changed is the note on a policy that was changed since the rollout started.
 func (p *policyItems) changed(item int) string {
 	means := "clusters get the copy of that generation, and must comply with the policy of today"
-	if p.enforcement() == ranv1.EnforceOverride {
+	if p.enforcement().By == ranv1.EnforceOverride {
 		means = "clusters that completed it before keep that generation, the others get the policy of today"
 	}
 	return fmt.Sprintf("policy %s has been changed, or deleted, since the rollout began with its generation %s: %s; to roll out the policy of today on all clusters, cancel the rollout if it still runs, and start it again",

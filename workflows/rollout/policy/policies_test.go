@@ -97,12 +97,12 @@ func TestAPolicyChangedDuringTheRolloutIsNotedOnce(t *testing.T) {
 	} {
 		t.Run(string(enforcement), func(t *testing.T) {
 			object := workflowtest.PolicyRollout()
-			object.Spec.PolicyEnforcement = enforcement
 			in := &rolloutworkflow.Input{Object: object}
 			var w *workflowtest.PolicyWorld
 			for runs := 0; in != nil; runs++ {
 				before := w
 				w = workflowtest.NewPolicyWorld(t, []string{"c1"}, []string{"c2"})
+				w.Plan.PolicyEnforcement.By = enforcement
 				if before != nil {
 					w.Compliance, w.Enforced = before.Compliance, before.Enforced
 				} else {

@@ -53,8 +53,8 @@ type ClusterGroupUpgradeSpec struct {
 	// +kubebuilder:validation:items:MinLength=1
 	// +optional
 	ManagedPolicies []string `json:"managedPolicies,omitempty"`
-	// PolicyEnforcement is how the policies are enforced (Drydock's addition).
-	// +kubebuilder:default=Copy
+	// PolicyEnforcement is how the policies are enforced (Drydock's addition). Absent: as the workers' option says or, without one, by Override
+	// where the hub can, and otherwise by Copy.
 	// +optional
 	PolicyEnforcement PolicyEnforcement `json:"policyEnforcement,omitempty"`
 	// ManifestWorkTemplates are applied, in order.
@@ -175,18 +175,6 @@ type BatchTimeoutAction string
 const (
 	BatchTimeoutContinue BatchTimeoutAction = "Continue"
 	BatchTimeoutAbort    BatchTimeoutAction = "Abort"
-)
-
-// PolicyEnforcement is how inform policies are enforced on the clusters of the current batch.
-// +kubebuilder:validation:Enum=Copy;Override
-type PolicyEnforcement string
-
-// The ways of enforcement.
-const (
-	// EnforceCopy: by a copy of each policy, in the rollout's namespace, that enforces.
-	EnforceCopy PolicyEnforcement = "Copy"
-	// EnforceOverride: by a binding of the policy itself, in its namespace, that overrides its action.
-	EnforceOverride PolicyEnforcement = "Override"
 )
 
 // NodeMaintenanceRemediation maintains the nodes of a cluster: control plane first, one at a time, then the others within

@@ -126,6 +126,9 @@ type ClusterGroupUpgradeStatus struct {
 	// ManagedPoliciesContent lists, as JSON, the Subscriptions of managed policies, by the name of the policy.
 	// +optional
 	ManagedPoliciesContent map[string]string `json:"managedPoliciesContent,omitempty"`
+	// PolicyEnforcement is how this run enforces the policies (addition).
+	// +optional
+	PolicyEnforcement *EnforcementStatus `json:"policyEnforcement,omitempty"`
 	// Placements and PlacementBindings are the names of those that the rollout has created.
 	// +optional
 	Placements []string `json:"placements,omitempty"`

@@ -1,0 +1,99 @@
+package rollout
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// HubAPIs are the parts of a hub's API on which the enforcement of policies depends.
+type HubAPIs struct {
+	// Overrides: its PlacementBindings can override the action of policies.
+	Overrides bool
+	// Placements: it serves Placements, and not only PlacementRules.
+	Placements bool
+}
+
+// PolicyEnforcement returns how a rollout enforces its policies: as its spec says, and otherwise by overrides where the hub can. It returns nil if the
+// hub is not known.
+func PolicyEnforcement(cgu *ranv1.ClusterGroupUpgrade, hub *HubAPIs) *ranv1.EnforcementStatus {
+	if hub == nil || RemediationOf(cgu) != ManagedPolicies {
+		return nil
+	}
+	enforcement := &ranv1.EnforcementStatus{By: cgu.Spec.PolicyEnforcement, Placements: ranv1.KindPlacementRule}
+	if hub.Placements {
+		enforcement.Placements = ranv1.KindPlacement
+	}
+	if enforcement.By == "" {
+		enforcement.By = ranv1.EnforceCopy
+		if hub.Overrides && hub.Placements {
+			enforcement.By = ranv1.EnforceOverride
+		}
+	}
+	return enforcement
+}
+
+// PlacementNamespaces are the namespaces of the placements of a rollout that enforces policies.
+func PlacementNamespaces(cgu *ranv1.ClusterGroupUpgrade, enforcement ranv1.EnforcementStatus, enforced []Policy) []string {
+	if enforcement.By == ranv1.EnforceCopy {
+		return []string{cgu.Namespace}
+	}
+	return slices.Compact(namespaces(enforced))
+}
+
+// unplaceable names the clusters that no placement can select yet, and what is missing. They would time out.
+func (p *Plan) unplaceable(cgu *ranv1.ClusterGroupUpgrade, selected []string, forUpgrade []Policy, inventory Inventory) []string {
+	if p.PolicyEnforcement == nil || p.PolicyEnforcement.Placements != ranv1.KindPlacement {
+		return nil
+	}
+	var working []string
+	for _, cluster := range selected {
+		if firstPolicyToEnforce(cluster, forUpgrade) >= 0 {
+			working = append(working, cluster)
+		}
+	}
+	labels := map[string]map[string]string{}
+	for _, cluster := range inventory.Clusters {
+		labels[cluster.Name] = cluster.Labels
+	}
+	problems := withoutName(working, labels)
+	for _, namespace := range PlacementNamespaces(cgu, *p.PolicyEnforcement, forUpgrade) {
+		if sets, known := inventory.BoundSets[namespace]; known {
+			problems = append(problems, unboundSets(namespace, working, labels, sets)...)
+		}
+	}
+	return problems
+}
+
+// withoutName names the clusters without the label by which placements select them.
+func withoutName(clusters []string, labels map[string]map[string]string) []string {
+	found := slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return labels[cluster]["name"] == cluster })
+	if len(found) == 0 {
+		return nil
+	}
+	return []string{"Placements pick clusters by their label name, which is missing or another on ManagedClusters: " + someNames(found)}
+}
+
+// unboundSets names the clusters whose set is not bound to a namespace, and the bindings to create.
+func unboundSets(namespace string, clusters []string, labels map[string]map[string]string, sets []string) []string {
+	if slices.Contains(sets, policies.GlobalSet) {
+		return nil
+	}
+	var missing, unseen []string
+	for _, cluster := range clusters {
+		set := cmp.Or(labels[cluster][policies.LabelClusterSet], policies.GlobalSet)
+		if !slices.Contains(sets, set) {
+			missing, unseen = append(missing, set), append(unseen, cluster)
+		}
+	}
+	if len(unseen) == 0 {
+		return nil
+	}
+	slices.Sort(missing)
+	return []string{fmt.Sprintf("Placements in namespace %s cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets %s (for: %s)",
+		namespace, strings.Join(slices.Compact(missing), ", "), someNames(unseen))}
+}

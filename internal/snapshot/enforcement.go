@@ -1,0 +1,92 @@
+package snapshot
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
+)
+
+// CRDs is the kind of the objects that define other kinds.
+var CRDs = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
+
+// bindingsCRD defines PlacementBindings. Those of old hubs have no overrides.
+const bindingsCRD = "placementbindings.policy.open-cluster-management.io"
+
+// readEnforcement reads how the hub can enforce the policies of a rollout, and which cluster sets its Placements may select from.
+func readEnforcement(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade, inventory *rollout.Inventory) (err error) {
+	if inventory.Hub, err = hubAPIs(ctx, reader, cgu.Namespace); inventory.Hub == nil {
+		return err
+	}
+	enforcement := rollout.PolicyEnforcement(cgu, inventory.Hub)
+	if enforcement.Placements == ranv1.KindPlacement {
+		inventory.BoundSets, err = boundSets(ctx, reader, rollout.PlacementNamespaces(cgu, *enforcement, inventory.Policies))
+	}
+	return err
+}
+
+// hubAPIs reads what a hub can do; nil: unknown, because it is a file without CRDs.
+func hubAPIs(ctx context.Context, reader client.Reader, namespace string) (*rollout.HubAPIs, error) {
+	crd := &unstructured.Unstructured{}
+	crd.SetGroupVersionKind(CRDs)
+	err := reader.Get(ctx, client.ObjectKey{Name: bindingsCRD}, crd)
+	switch {
+	case meta.IsNoMatchError(err):
+		return nil, nil
+	case err != nil && !apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("get CustomResourceDefinition %s: %w", bindingsCRD, err)
+	}
+	hub := &rollout.HubAPIs{Overrides: overrides(crd), Placements: true}
+	err = reader.List(ctx, metadataList(policies.Placements), client.InNamespace(namespace), client.Limit(1))
+	switch {
+	case meta.IsNoMatchError(err):
+		hub.Placements = false
+	case err != nil:
+		return nil, fmt.Errorf("list Placements of namespace %s: %w", namespace, err)
+	}
+	return hub, nil
+}
+
+// overrides reports whether the PlacementBindings of a CRD can override the action of policies.
+func overrides(crd *unstructured.Unstructured) bool {
+	versions, _, _ := unstructured.NestedSlice(crd.Object, "spec", "versions")
+	for _, version := range versions {
+		fields, _ := version.(map[string]any)
+		if fields["name"] == policies.PlacementBindings.Version {
+			_, found, _ := unstructured.NestedMap(fields, "schema", "openAPIV3Schema", "properties", "bindingOverrides", "properties", "remediationAction")
+			return found
+		}
+	}
+	return false
+}
+
+// boundSets reads which sets of clusters are bound to namespaces; nil where the hub does not serve the kind.
+func boundSets(ctx context.Context, reader client.Reader, namespaces []string) (map[string][]string, error) {
+	bound := map[string][]string{}
+	for _, namespace := range namespaces {
+		var bindings unstructured.UnstructuredList
+		bindings.SetGroupVersionKind(policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind + "List"))
+		err := reader.List(ctx, &bindings, client.InNamespace(namespace))
+		if meta.IsNoMatchError(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("list ManagedClusterSetBindings of namespace %s: %w", namespace, err)
+		}
+		sets := []string{}
+		for _, binding := range bindings.Items {
+			set, _, _ := unstructured.NestedString(binding.Object, "spec", "clusterSet")
+			sets = append(sets, set)
+		}
+		bound[namespace] = sets
+	}
+	return bound, nil
+}
