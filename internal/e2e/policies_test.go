@@ -19,7 +19,6 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/propagator"
-	"drydock.dev/drydock/internal/policies"
 )
 
 // createOnHub creates objects, and deletes them after the test.
@@ -173,14 +172,14 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	require.Equal(t, map[string]any{"edge-1": "complete", "edge-2": "complete", "edge-3": "complete"}, shownClusters(shown))
 }
 
-// unbindAllClusters deletes the binding that lets placements of the namespace select all clusters. Another one with its name replaces it.
+// unbindAllClusters deletes the binding that lets Placements of namespace default select all clusters, until the end of the test.
 func unbindAllClusters(t *testing.T) {
 	t.Helper()
 	binding := &unstructured.Unstructured{}
-	binding.SetGroupVersionKind(policies.SetBindings)
-	binding.SetNamespace("default")
-	binding.SetName(policies.GlobalSet)
-	require.NoError(t, hubClient(t).Delete(t.Context(), binding))
+	require.NoError(t, yaml.Unmarshal([]byte(allClustersBound), &binding.Object))
+	hub := hubClient(t)
+	require.NoError(t, hub.Delete(t.Context(), binding.DeepCopy()))
+	t.Cleanup(func() { require.NoError(t, hub.Create(context.Background(), binding)) })
 }
 
 const allClustersBound = `
@@ -278,6 +277,15 @@ func awaitNonCompliant(t *testing.T, clusters int, policies ...string) {
 func requireNothingEnforced(t *testing.T, hub *propagator.Propagator) {
 	t.Helper()
 	require.Eventually(t, func() bool { return len(hub.Enforced()) == 0 }, stateLimit, 50*time.Millisecond, "no policy is enforced")
+}
+
+// awaitNotEnforced waits until no policy is enforced on clusters: what drifts on them would comply again at once.
+func awaitNotEnforced(t *testing.T, hub *propagator.Propagator, clusters ...string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		enforced := hub.Enforced()
+		return !slices.ContainsFunc(clusters, func(cluster string) bool { return len(enforced[cluster]) > 0 })
+	}, stateLimit, 20*time.Millisecond)
 }
 
 func clusterOf(status ranv1.ClusterGroupUpgradeStatus, name string) ranv1.ClusterStatus {

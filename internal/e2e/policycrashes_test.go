@@ -26,9 +26,9 @@ const (
 	maxConcurrency = 10
 	// workerCrashes is how often the worker is killed during a rollout, at most once in a batch.
 	workerCrashes = 3
-	// changesPerBatch is the number of changes of the replicas that enforce two policies on the clusters of a batch: each is created, then
-	// NonCompliant, then Compliant.
-	changesPerBatch = 2 * 3 * maxConcurrency
+	// changesPerBatch is the number of changes of the replicas that enforce two policies on the clusters of a batch: each is NonCompliant, then
+	// Compliant.
+	changesPerBatch = 2 * 2 * maxConcurrency
 )
 
 // enforcing returns a rollout of the policies base and apps.
@@ -44,7 +44,7 @@ spec:
 }
 
 // twoPolicies simulates a hub with the policies base and apps and clusters that only the hub knows. Each cluster complies after its own delay, but
-// never with policies of a rollout whose name begins with stuck.
+// never if its name begins with stuck.
 func twoPolicies(t *testing.T, clusters ...string) *propagator.Propagator {
 	t.Helper()
 	return twoPoliciesTaking(t, complianceTime, clusters...)
@@ -52,7 +52,7 @@ func twoPolicies(t *testing.T, clusters ...string) *propagator.Propagator {
 
 // complianceTime is how long a cluster takes to comply with an enforced policy.
 func complianceTime(cluster, policy string) time.Duration {
-	if strings.HasPrefix(policy, "default.stuck") {
+	if strings.HasPrefix(cluster, "stuck") {
 		return -1
 	}
 	return time.Duration(100+40*((len(policy)+int(cluster[len(cluster)-1]))%10)) * time.Millisecond
@@ -89,8 +89,10 @@ func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 	startRollout(t, enforcing("undisturbed", maxConcurrency, 20, clusters...))
 	undisturbed, code := awaitEnd(t, "undisturbed")
 	require.Zero(t, code, "%v", undisturbed.Conditions)
-	requireEnforcedOnceEach(t, hub, "undisturbed", maxConcurrency, clusters, "base", "apps")
+	requireEnforcedOnceEach(t, hub.Enforcements(), "undisturbed", maxConcurrency, clusters, "base", "apps")
 
+	awaitNotEnforced(t, hub, clusters...)
+	before := len(hub.Enforcements())
 	for _, cluster := range clusters {
 		for _, policy := range []string{"base", "apps"} {
 			require.NoError(t, hub.Drift(t.Context(), cluster, "default", policy))
@@ -98,18 +100,18 @@ func TestPoliciesAreEnforcedOnceWhenTheWorkerIsKilledAtAnyTime(t *testing.T) {
 	}
 	awaitNonCompliant(t, len(clusters)+len(stuck), "base", "apps")
 	r := applyRollout(t, enforcing("disturbed", maxConcurrency, 20, clusters...))
-	killWorker(t, "disturbed", randomMoments(random, sites/maxConcurrency))
+	killWorker(t, clusters, randomMoments(random, sites/maxConcurrency))
 	shortenTimeout(t, withTimeout)
 	disturbed, code := awaitEnd(t, "disturbed")
 
 	require.Zero(t, code, "%v", disturbed.Conditions)
 	require.Equal(t, withoutTimes(undisturbed), withoutTimes(disturbed))
 	require.Len(t, shownClusters(r.awaitCondition("Succeeded", "True Completed")), sites)
-	requireEnforcedOnceEach(t, hub, "disturbed", maxConcurrency, clusters, "base", "apps")
+	requireEnforcedOnceEach(t, hub.Enforcements()[before:], "disturbed", maxConcurrency, clusters, "base", "apps")
 	status, code := awaitEnd(t, "stuck")
 	require.Equal(t, 1, code)
 	requireSucceededFalse(t, status, ranv1.ReasonTimedOut)
-	requireEnforcedOnceEach(t, hub, "stuck", len(stuck), stuck, "base")
+	requireEnforcedOnceEach(t, hub.Enforcements(), "stuck", len(stuck), stuck, "base")
 	requireNothingEnforced(t, hub)
 	for _, rollout := range []string{"undisturbed", "disturbed", "stuck"} {
 		requireNoHubObjects(t, rollout)
@@ -127,28 +129,29 @@ func randomMoments(random *rand.Rand, count int) []int {
 	return moments
 }
 
-// killWorker kills and restarts the worker at each of those counts of changes of the replicas of a rollout.
-func killWorker(t *testing.T, rollout string, moments []int) {
+// killWorker kills and restarts the worker at each of those counts of changes of the replicas that are enforced on clusters.
+func killWorker(t *testing.T, clusters []string, moments []int) {
 	t.Helper()
 	t.Logf("the worker is killed at the changes %v", moments)
 	hub, err := client.NewWithWatch(theFleet.Hub.Config, client.Options{})
 	require.NoError(t, err)
 	ctx, cancel := context.WithTimeout(t.Context(), commandLimit)
 	defer cancel()
-	enforced := []client.ListOption{
-		client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": rollout}, client.HasLabels{"policy.open-cluster-management.io/root-policy"},
-	}
+	ofClusters := client.HasLabels{"policy.open-cluster-management.io/root-policy"}
 	replicas, changes := policiesOnHub(), map[string]bool{}
 	note := func(replica *unstructured.Unstructured) {
+		if action, _, _ := unstructured.NestedString(replica.Object, "spec", "remediationAction"); action != "enforce" || !slices.Contains(clusters, replica.GetNamespace()) {
+			return
+		}
 		compliant, _, _ := unstructured.NestedString(replica.Object, "status", "compliant")
 		changes[client.ObjectKeyFromObject(replica).String()+" "+compliant] = true
 	}
-	require.NoError(t, hub.List(ctx, replicas, enforced...))
+	require.NoError(t, hub.List(ctx, replicas, ofClusters))
 	for i := range replicas.Items {
 		note(&replicas.Items[i])
 	}
 	for event := range changesSince(ctx, t, replicas.GetResourceVersion(), func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-		return hub.Watch(ctx, policiesOnHub(), append(enforced, &client.ListOptions{Raw: &options})...)
+		return hub.Watch(ctx, policiesOnHub(), ofClusters, &client.ListOptions{Raw: &options})
 	}) {
 		replica, ok := event.Object.(*unstructured.Unstructured)
 		require.True(t, ok, "%v", event.Object)
@@ -173,8 +176,8 @@ func policiesOnHub() *unstructured.UnstructuredList {
 }
 
 // requireEnforcedOnceEach requires that a rollout has enforced each policy once on each cluster, on at most concurrency clusters at the same time,
-// and enforces none at the end. It reads the audit log of the hub and the enforcements of the propagator.
-func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout string, concurrency int, clusters []string, policies ...string) {
+// and enforces none at the end. It reads the audit log of the hub, and the enforcements of the propagator.
+func requireEnforcedOnceEach(t *testing.T, enforcements []propagator.Enforcement, rollout string, concurrency int, clusters []string, policies ...string) {
 	t.Helper()
 	wanted, placed, enforced := map[string]int{}, map[string]int{}, map[string]int{}
 	for _, policy := range policies {
@@ -206,9 +209,9 @@ func requireEnforcedOnceEach(t *testing.T, hub *propagator.Propagator, rollout s
 	for rule, clusters := range at {
 		require.Empty(t, clusters, rule)
 	}
-	for _, enforcement := range hub.Enforcements() {
-		if name, ours := strings.CutPrefix(enforcement.Policy, "default."+rollout+"-"); ours && enforcement.Began {
-			enforced[of(name)+" on "+enforcement.Cluster]++
+	for _, enforcement := range enforcements {
+		if enforcement.Began && slices.Contains(clusters, enforcement.Cluster) {
+			enforced[strings.TrimPrefix(enforcement.Policy, "default.")+" on "+enforcement.Cluster]++
 		}
 	}
 	require.Equal(t, wanted, enforced)
@@ -255,7 +258,7 @@ func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
 	require.Zero(t, code, "%v", status.Conditions)
 	requireSucceeded(t, status)
 	require.EqualValues(t, len(clusters), status.Counts.Complete)
-	requireEnforcedOnceEach(t, hub, "restarts", 2, clusters, "base", "apps")
+	requireEnforcedOnceEach(t, hub.Enforcements(), "restarts", 2, clusters, "base", "apps")
 	requireNothingEnforced(t, hub)
 	requireNoHubObjects(t, "restarts")
 }

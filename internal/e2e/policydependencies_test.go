@@ -27,6 +27,7 @@ kind: RoleBinding
 metadata: {namespace: kube-public, name: drydock-rollouts}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: drydock-rollouts}
 subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]`)
+	createOnHub(t, strings.Replace(allClustersBound, "default", "kube-public", 1))
 	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return 300 * time.Millisecond }})
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
@@ -47,6 +48,7 @@ metadata: {namespace: kube-public, name: houses}
 spec:
   clusters: [house-1, house-2]
   managedPolicies: [ground, walls, roof]
+  policyEnforcement: Copy
   remediationStrategy: {maxConcurrency: 2, timeout: 10}`)
 	status, code := awaitEnd(t, "kube-public/houses")
 	require.Zero(t, code, "%v", status.Conditions)
