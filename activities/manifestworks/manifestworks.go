@@ -105,7 +105,7 @@ func (m *Activities) CleanUpManifestWorks(ctx context.Context, in CleanUpWorksIn
 	if err != nil {
 		return err
 	}
-	works, err := in.works(ctx, hub)
+	works, _, err := in.works(ctx, hub)
 	if err != nil {
 		return err
 	}

@@ -287,6 +287,38 @@ func TestRefusedWorksDoNotStopOthers(t *testing.T) {
 	require.Empty(t, refused)
 }
 
+// The agent of the cluster removes the manifests of a deleted work before it lets the work go.
+func TestTheNextWorkFollowsWhenThePreviousOneIsGone(t *testing.T) {
+	s := newWorkScene(t)
+	cluster := s.clusters[0]
+	_, err := s.place(0, cluster)
+	require.NoError(t, err)
+	work := &unstructured.Unstructured{}
+	work.SetGroupVersionKind(manifestworks.Works)
+	key := client.ObjectKey{Namespace: cluster, Name: manifestworks.WorkName(s.rollout.name(), "os")}
+	hold := func(finalizers ...string) {
+		t.Helper()
+		require.NoError(t, s.hub.Client.Get(t.Context(), key, work))
+		work.SetFinalizers(finalizers)
+		require.NoError(t, s.hub.Client.Update(t.Context(), work))
+	}
+	hold("test.drydock.dev/agent")
+	for range 2 {
+		refused, err := s.place(1, cluster)
+		require.NoError(t, err)
+		require.Equal(t, []remediation.RefusedPlacement{{
+			Clusters: []string{cluster}, Reason: "NotPlaced",
+			Message: "ManifestWork " + key.String() + " is still being deleted: the next work follows when the agent of the cluster has removed its manifests",
+		}}, refused)
+		require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(cluster))
+	}
+	hold()
+	refused, err := s.place(1, cluster)
+	require.NoError(t, err)
+	require.Empty(t, refused)
+	require.Equal(t, policies.ComplianceStatus("UP"), s.compliance(cluster))
+}
+
 // The webhook of the hub answers 400 if a work is too large, or names a forbidden executor.
 func TestAWorkRefusedByAWebhookDoesNotStopOthers(t *testing.T) {
 	for _, answer := range []error{

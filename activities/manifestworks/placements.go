@@ -48,7 +48,8 @@ type UnfinishedWork struct {
 const statusLimit = 4096
 
 // PlaceManifestWorks gives each named cluster its desired manifest work, and no other of the rollout. It reads the works, deletes the undesired ones,
-// and then creates the missing ones. If the hub refuses the work of one cluster, it continues with the others. Errors: Held if a cluster that gets a
+// and then creates the missing ones where the others are gone: an agent that still removes manifests would also remove those that the next work has in
+// common with them. If the hub refuses the work of one cluster, it continues with the others. Errors: Held if a cluster that gets a
 // work is held; NotFound and InvalidSpec if a template was deleted or changed since it was prepared: a rollout must not give clusters different
 // manifests.
 func (m *Activities) PlaceManifestWorks(ctx context.Context, in PlaceWorksInput) (remediation.PlacementResult, error) {
@@ -82,9 +83,11 @@ type placementAttempt struct {
 	PlaceWorksInput
 	hub *kube.Cluster
 	// works are the works of the rollout that were observed, by cluster.
-	works  map[string][]*metav1.PartialObjectMetadata
-	placed remediation.PlacementResult
-	mu     sync.Mutex
+	works map[string][]*metav1.PartialObjectMetadata
+	// leaving are those that are being deleted.
+	leaving map[string][]*metav1.PartialObjectMetadata
+	placed  remediation.PlacementResult
+	mu      sync.Mutex
 }
 
 // clusters are all named clusters.
@@ -98,15 +101,15 @@ func (p *placementAttempt) clusters() []string {
 
 // observe reads the works of the rollout on all named clusters.
 func (p *placementAttempt) observe(ctx context.Context) error {
-	p.works = map[string][]*metav1.PartialObjectMetadata{}
+	p.works, p.leaving = map[string][]*metav1.PartialObjectMetadata{}, map[string][]*metav1.PartialObjectMetadata{}
 	reads, reading := errgroup.WithContext(ctx)
 	reads.SetLimit(activitykit.MaxParallelRequests)
 	for _, cluster := range p.clusters() {
 		reads.Go(func() error {
-			works, err := p.Rollout.works(reading, p.hub, client.InNamespace(cluster))
+			works, leaving, err := p.Rollout.works(reading, p.hub, client.InNamespace(cluster))
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			p.works[cluster] = works
+			p.works[cluster], p.leaving[cluster] = works, leaving
 			return err
 		})
 	}
@@ -153,22 +156,25 @@ func (p *placementAttempt) readUnfinished(ctx context.Context) error {
 	return nil
 }
 
-// works returns the manifest works of a rollout that are not being deleted.
-func (r Rollout) works(ctx context.Context, hub *kube.Cluster, options ...client.ListOption) ([]*metav1.PartialObjectMetadata, error) {
+// works returns the manifest works of a rollout, and those that are being deleted.
+func (r Rollout) works(ctx context.Context, hub *kube.Cluster, options ...client.ListOption) (works, leaving []*metav1.PartialObjectMetadata, err error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(manifestworks.Works.GroupVersion().WithKind(manifestworks.Works.Kind + "List"))
 	if err := hub.Client.List(ctx, list, append(options, client.MatchingLabels(policies.RolloutLabels(r.name())))...); err != nil {
-		return nil, activitykit.Explain(hub, "list the manifest works of the rollout", err)
+		return nil, nil, activitykit.Explain(hub, "list the manifest works of the rollout", err)
 	}
-	var works []*metav1.PartialObjectMetadata
 	for i := range list.Items {
 		work := &list.Items[i]
 		work.SetGroupVersionKind(manifestworks.Works)
-		if kube.OwnedBy(work, r.Owner) && work.GetDeletionTimestamp() == nil {
+		switch {
+		case !kube.OwnedBy(work, r.Owner):
+		case work.GetDeletionTimestamp() != nil:
+			leaving = append(leaving, work)
+		default:
 			works = append(works, work)
 		}
 	}
-	return works, nil
+	return works, leaving, nil
 }
 
 // missingOn returns the clusters that do not have the item of a placement.
@@ -199,6 +205,27 @@ func (p *placementAttempt) deleteUndesired(ctx context.Context, cluster string) 
 		}
 		if err := activitykit.DeleteOwned(ctx, p.hub, activitykit.ObjectName(work), work); err != nil {
 			return err
+		}
+		p.mu.Lock()
+		p.leaving[cluster] = append(p.leaving[cluster], work)
+		p.mu.Unlock()
+	}
+	return nil
+}
+
+// othersGone returns a BeingDeletedError if a cluster still has a work of the rollout with another name.
+func (p *placementAttempt) othersGone(ctx context.Context, cluster, wanted string) error {
+	for _, work := range p.leaving[cluster] {
+		if work.GetName() == wanted {
+			continue
+		}
+		name := activitykit.ObjectName(work)
+		err := p.hub.Client.Get(ctx, client.ObjectKeyFromObject(work), work.DeepCopy())
+		switch {
+		case err == nil:
+			return remediation.BeingDeletedError{Message: name + " is still being deleted: the next work follows when the agent of the cluster has removed its manifests"}
+		case !apierrors.IsNotFound(err):
+			return activitykit.Explain(p.hub, "read "+name, err)
 		}
 	}
 	return nil
@@ -233,6 +260,9 @@ func (p *placementAttempt) createMissing(ctx context.Context, placement policies
 		work, err := manifestworks.Work(p.Rollout.name(), template, cluster)
 		if err != nil {
 			return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s: %v", activitykit.ObjectName(template), err), err)
+		}
+		if err := p.othersGone(ctx, cluster, work.GetName()); err != nil {
+			return err
 		}
 		return remediation.CreateOrAdopt(ctx, p.hub, work, p.Rollout.Owner)
 	})
