@@ -18,6 +18,7 @@ import (
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
@@ -40,14 +41,18 @@ type AwaitNewClustersInput struct {
 	// Running are being onboarded or wait for that. The onboarding of Failed has failed.
 	Running []string `json:"running,omitempty"`
 	Failed  []string `json:"failed,omitempty"`
+	// Objects are those of Failed whose rollouts have objects: a cluster whose object is deleted is settled.
+	Objects []string `json:"objects,omitempty"`
 }
 
 // NewClusters is the result of AwaitNewClusters.
 type NewClusters struct {
 	// Found are Available and not onboarded, at most 100 at a time, by name.
 	Found []NewCluster `json:"found,omitempty"`
-	// Settled are failed clusters that are onboarded, not Available, or gone by now.
+	// Settled are failed clusters that are onboarded, not Available, or gone by now, or whose objects were deleted.
 	Settled []string `json:"settled,omitempty"`
+	// Objects: the rollouts of Found get objects on the hub.
+	Objects bool `json:"objects,omitempty"`
 }
 
 // NewCluster is a cluster that has not been onboarded.
@@ -71,7 +76,11 @@ func (o *Activities) AwaitNewClusters(ctx context.Context, in AwaitNewClustersIn
 	kind := &unstructured.Unstructured{}
 	kind.SetGroupVersionKind(activitykit.ManagedClusterKind)
 	var found NewClusters
-	err = activitykit.Waits{}.Await(ctx, hub, []kubeclient.Object{kind}, func(ctx context.Context) (temporal.Observation, bool, error) {
+	kinds := []kubeclient.Object{kind}
+	if len(in.Objects) > 0 {
+		kinds = append(kinds, kube.IfServed(&ranv1.ClusterGroupUpgrade{}))
+	}
+	err = activitykit.Waits{}.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		var err error
 		found, err = lookForNew(ctx, hub, in)
 		return temporal.Observation{}, len(found.Found)+len(found.Settled) > 0, err
@@ -79,6 +88,9 @@ func (o *Activities) AwaitNewClusters(ctx context.Context, in AwaitNewClustersIn
 	if meta.IsNoMatchError(err) {
 		return found, temporal.Error(temporal.ErrNotFound,
 			"the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
+	}
+	if err == nil && len(found.Found) > 0 {
+		found.Objects, err = showsObjects(ctx, hub)
 	}
 	return found, activitykit.Explain(hub, "look for new clusters", err)
 }
@@ -96,8 +108,12 @@ func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput
 		name := cluster.GetName()
 		switch {
 		case failed[name]:
-			if rollout.ToOnboard(cluster) {
-				delete(failed, name) // it still counts as failed
+			stays, err := staysFailed(ctx, hub, cluster, slices.Contains(in.Objects, name))
+			if err != nil {
+				return NewClusters{}, err
+			}
+			if stays {
+				delete(failed, name)
 			}
 		case !running[name] && len(found.Found) < maxFound && rollout.ToOnboard(cluster):
 			candidate, isNew, err := newCluster(ctx, hub, name)
@@ -115,6 +131,15 @@ func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput
 	slices.Sort(found.Settled)
 	slices.SortFunc(found.Found, func(a, b NewCluster) int { return strings.Compare(a.Name, b.Name) })
 	return found, nil
+}
+
+// staysFailed reports whether a failed cluster still counts as failed.
+func staysFailed(ctx context.Context, hub *kube.Cluster, cluster *unstructured.Unstructured, hadObject bool) (bool, error) {
+	if !rollout.ToOnboard(cluster) || !hadObject {
+		return rollout.ToOnboard(cluster), nil
+	}
+	gone, err := objectGone(ctx, hub, cluster.GetName())
+	return !gone, err
 }
 
 // newCluster reads from the API server whether the cluster needs onboarding, and by which policies. The cache may be behind, and a cluster that was

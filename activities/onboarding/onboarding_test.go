@@ -19,6 +19,7 @@ import (
 	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 func activities() *Activities { return &Activities{Clusters: activitytest.Clusters} }
@@ -63,7 +64,7 @@ func TestANewClusterIsFoundOnceAvailableWithItsOrderedPolicies(t *testing.T) {
 	}()
 	setAvailable(t, "fresh-1", "False")
 	setAvailable(t, "fresh-1", "True")
-	require.Equal(t, NewClusters{Found: []NewCluster{{Name: "fresh-1", Policies: []string{"first", "last"}}}}, <-answer)
+	require.Equal(t, []NewCluster{{Name: "fresh-1", Policies: []string{"first", "last"}}}, (<-answer).Found)
 
 	policyReplica(t, "fresh-1", "ztp.odd", "third")
 	found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
@@ -95,6 +96,73 @@ func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 	found, err = activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
 	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found, "a cluster without policies only gets labels")
+}
+
+// shown is the object of the onboarding of a cluster.
+func shown(t *testing.T, cluster string) *ranv1.ClusterGroupUpgrade {
+	t.Helper()
+	object := &ranv1.ClusterGroupUpgrade{}
+	require.NoError(t, activitytest.BareCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: "ztp-install", Name: cluster}, object))
+	return object
+}
+
+func TestTheObjectOfARolloutThatIsOverIsReplaced(t *testing.T) {
+	hub := activitytest.BareCluster(t).Client
+	activitytest.ManagedCluster(t, "fresh-4", nil)
+	create := func() (temporal.Object, error) {
+		return activities().CreateObject(t.Context(), NewCluster{Name: "fresh-4", Policies: []string{"first", "last"}})
+	}
+	created, err := create()
+	require.NoError(t, err)
+	first := shown(t, "fresh-4")
+	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(hub.Delete(context.Background(), first))) })
+	require.Equal(t, temporal.Object{APIVersion: "ran.openshift.io/v1alpha1", Kind: "ClusterGroupUpgrade", Namespace: "ztp-install", Name: "fresh-4", UID: first.UID}, created)
+	require.Equal(t, []string{"first", "last"}, first.Spec.ManagedPolicies)
+	require.Equal(t, "ManagedCluster", first.OwnerReferences[0].Kind)
+	again, err := create()
+	require.NoError(t, err)
+	require.Equal(t, created, again, "its reply was lost")
+
+	first.Status.Conditions = []metav1.Condition{{Type: "Succeeded", Status: "False", Reason: "TimedOut", Message: "too long", LastTransitionTime: metav1.Now()}}
+	require.NoError(t, hub.Status().Update(t.Context(), first))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		var err error
+		again, err = create()
+		assert.NoError(c, err)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
+	require.NotEqual(t, created.UID, again.UID)
+
+	foreign := shown(t, "fresh-4")
+	foreign.OwnerReferences = nil
+	require.NoError(t, hub.Update(t.Context(), foreign))
+	_, err = create()
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
+	require.ErrorContains(t, err, "ClusterGroupUpgrade ztp-install/fresh-4 exists, and is not of the onboarding of the cluster: delete it")
+	_, err = activities().CreateObject(t.Context(), NewCluster{Name: "was-here"})
+	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
+}
+
+func TestAFailedClusterIsSettledWhenItsObjectIsDeleted(t *testing.T) {
+	activitytest.ManagedCluster(t, "fresh-5", nil)
+	setAvailable(t, "fresh-5", "True")
+	ctx, cancel := context.WithTimeout(t.Context(), activitytest.EventTimeout)
+	defer cancel()
+	found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
+	require.NoError(t, err)
+	require.True(t, found.Objects, "the hub serves ClusterGroupUpgrades, and no other operator acts on them")
+	_, err = activities().CreateObject(ctx, NewCluster{Name: "fresh-5"})
+	require.NoError(t, err)
+	answer := make(chan NewClusters, 1)
+	go func() {
+		found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-5"}, Objects: []string{"fresh-5"}})
+		assert.NoError(t, err)
+		answer <- found
+	}()
+	require.NoError(t, activitytest.BareCluster(t).Client.Delete(ctx, shown(t, "fresh-5")))
+	require.Equal(t, []string{"fresh-5"}, (<-answer).Settled)
+	found, err = activities().AwaitNewClusters(ctx, AwaitNewClustersInput{Failed: []string{"fresh-5", "was-here"}})
+	require.NoError(t, err)
+	require.Equal(t, []string{"was-here"}, found.Settled, "a cluster whose rollout had no object stays failed")
 }
 
 func TestPrecachedImagesAreReadFromTheHub(t *testing.T) {

@@ -4,7 +4,9 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -17,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"drydock.dev/drydock/internal/devstack/propagator"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/onboarding"
@@ -43,12 +46,14 @@ func createManagedClusters(t *testing.T, names ...string) {
 			if err := hub.Create(t.Context(), object); err != nil {
 				return err
 			}
-			return hub.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType,
-				[]byte(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True"}]}}`)))
+			return hub.Status().Patch(t.Context(), object, isAvailable)
 		})
 	}
 	require.NoError(t, group.Wait())
 }
+
+// isAvailable is the status of a ManagedCluster whose agent answers.
+var isAvailable = client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True"}]}}`))
 
 func hubClient(t *testing.T) client.Client {
 	t.Helper()
@@ -178,4 +183,59 @@ spec: {disabled: false, remediationAction: inform, policy-templates: []}`)
 	require.NoError(t, hubClient(t).Delete(t.Context(), policy))
 	require.Contains(t, succeeds(t, "onboarding", "retry", "site-1"), "1 cluster is retried")
 	awaitOnboarded(t, "site-", 1)
+}
+
+// The policies are bound before the clusters are Available. The object of plant-b is deleted while the cluster does not comply.
+func TestNewClustersGetTheirPoliciesInTheOrderOfTheirWaves(t *testing.T) {
+	alone(t)
+	defer onboard(t)()
+	clusters := []string{"plant-a", "plant-b"}
+	for _, cluster := range clusters {
+		register(t, cluster, nil)
+	}
+	var repaired atomic.Bool
+	simulated, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(cluster, _ string) time.Duration {
+		if cluster == "plant-b" && !repaired.Load() {
+			return -1
+		}
+		return 200 * time.Millisecond
+	}})
+	require.NoError(t, err)
+	t.Cleanup(simulated.Stop)
+	createOnHub(t, informPolicy("apps", `ran.openshift.io/ztp-deploy-wave: "10"`, clusters...))
+	createOnHub(t, informPolicy("base", `ran.openshift.io/ztp-deploy-wave: "2"`, clusters...))
+	createOnHub(t, informPolicy("other", "", clusters...))
+	awaitNonCompliant(t, len(clusters), "apps", "base", "other")
+	for _, cluster := range clusters {
+		managed := &unstructured.Unstructured{}
+		managed.SetGroupVersionKind(managedClusters)
+		managed.SetName(cluster)
+		require.NoError(t, hubClient(t).Status().Patch(t.Context(), managed, isAvailable))
+	}
+	objects := map[string]*kubeRequestor{}
+	for _, cluster := range clusters {
+		object := unstructuredObject("ran.openshift.io/v1alpha1", "ClusterGroupUpgrade", cluster, nil)
+		object.SetNamespace("ztp-install")
+		objects[cluster] = &kubeRequestor{t: t, client: hubClient(t), object: object}
+	}
+	shown := objects["plant-a"].awaitCondition("Succeeded", "True Completed")
+	require.Equal(t, map[string]any{"plant-a": "complete"}, shownClusters(shown))
+	require.Equal(t, "plant-a", shown.GetOwnerReferences()[0].Name)
+	awaitOnboarded(t, "plant-", 1)
+
+	objects["plant-b"].awaitCondition("Progressing", "True InProgress")
+	objects["plant-b"].delete()
+	repaired.Store(true)
+	objects["plant-b"].awaitCondition("Succeeded", "True Completed")
+	awaitOnboarded(t, "plant-", len(clusters))
+	for _, cluster := range clusters {
+		var order []string
+		for _, enforcement := range simulated.Enforcements() {
+			if enforcement.Cluster == cluster && enforcement.Began && !slices.Contains(order, enforcement.Policy) {
+				order = append(order, enforcement.Policy)
+			}
+		}
+		require.Equal(t, []string{"default.base", "default.apps"}, order, cluster)
+	}
+	requireNothingEnforced(t, simulated)
 }

@@ -148,7 +148,7 @@ func (o *onboarding) watch(ctx workflow.Context) error {
 		}
 		o.record.settled(found.Settled)
 		for _, cluster := range found.Found {
-			o.record.found(ctx, cluster)
+			o.record.found(ctx, cluster, found.Objects)
 		}
 		o.startAll(ctx)
 	}
@@ -166,10 +166,9 @@ func (o *onboarding) await(ctx workflow.Context) (onboardingactivities.NewCluste
 			stop()
 		}
 	})
-	running, failed := o.record.known()
 	var found onboardingactivities.NewClusters
 	retrier := kit.HubRetrier(o.record.reason.Set)
-	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, onboardingactivities.AwaitNewClustersInput{Running: running, Failed: failed}, &found)
+	err := retrier.Watch(watching, "watch for new clusters", o.hub.AwaitNewClusters, o.record.known(), &found)
 	stop()
 	return found, err
 }
@@ -217,18 +216,29 @@ func (o *onboarding) onboard(ctx workflow.Context, cluster Cluster) (onboardinga
 // start starts the rollout of a cluster. It does not depend on this workflow.
 func (o *onboarding) start(ctx workflow.Context, cluster Cluster) (workflow.ChildWorkflowFuture, workflow.Execution, error) {
 	defer func() { o.starting-- }()
-	object := rollout.OnboardingRollout(cluster.Name, cluster.Policies)
+	in := rolloutworkflow.Input{Object: rollout.OnboardingRollout(cluster.Name, cluster.Policies)}
+	object, memo := in.Object, map[string]any{}
+	if cluster.Object {
+		in.Source = &temporal.Object{}
+		retrier := kit.HubRetrier(nil)
+		created := onboardingactivities.NewCluster{Name: cluster.Name, Policies: cluster.Policies}
+		if err := retrier.Run(ctx, "create the object of "+cluster.Name, o.hub.CreateObject, created, in.Source); err != nil {
+			return nil, workflow.Execution{}, err
+		}
+		memo[temporal.MemoObject] = *in.Source // controllers find the rollout of the object
+	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:            temporal.ClusterGroupUpgradeID(object.Namespace, object.Name),
 		WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
 		ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 		StaticSummary:         "onboarding of " + cluster.Name,
+		Memo:                  memo,
 		StaticDetails:         temporal.RolloutDetails(object.Namespace + "/" + object.Name),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			temporal.AttributeGroup.ValueSet(object.Namespace+"/"+object.Name),
 			temporal.AttributePaused.ValueSet(false),
 		),
-	}), temporal.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+	}), temporal.ClusterGroupUpgrade, in)
 	var execution workflow.Execution
 	err := child.GetChildWorkflowExecution().Get(ctx, &execution)
 	return child, execution, err

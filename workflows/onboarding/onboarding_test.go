@@ -39,6 +39,23 @@ func TestEachNewClusterGetsARolloutOfItsPolicies(t *testing.T) {
 	}
 }
 
+// The controller of such objects may start the rollout first.
+func TestTheObjectOfANewClusterIsCreatedBeforeItsRolloutStarts(t *testing.T) {
+	h := workflowtest.NewOnboardingWorld(t)
+	h.Objects = true
+	h.NewClusters["c1"] = []string{"first", "second"}
+	h.Rollouts.Outcomes["c1"] = workflowtest.ClusterFails
+	h.RegisterDelayedCallback(func() {
+		require.Equal(t, []any{onboardingactivities.NewCluster{Name: "c1", Policies: []string{"first", "second"}}}, h.InputsOf("CreateObject"))
+		require.Equal(t, &temporal.Object{Name: "c1", UID: "uid-of-c1"}, h.Sources[0])
+		delete(h.Rollouts.Outcomes, "c1")
+		require.Equal(t, []string{"c1"}, h.WaitsFor().Objects, "its deletion retries the onboarding")
+		h.Change(func() { h.Settled = []string{"c1"} })
+	}, time.Hour)
+	require.Equal(t, 1, h.Onboard(2*time.Hour).Onboarded)
+	require.Len(t, h.InputsOf("CreateObject"), 2)
+}
+
 func TestAClusterWithoutItsLabelIsOnboardedAgain(t *testing.T) {
 	h := workflowtest.NewOnboardingWorld(t)
 	h.Available("c1")

@@ -35,6 +35,8 @@ type Cluster struct {
 	State State  `json:"state"`
 	// Policies of its rollout in order, until RunID is known. Without policies, the rollout only labels the cluster.
 	Policies []string `json:"policies,omitempty"`
+	// Object: its rollout has an object on the hub.
+	Object bool `json:"object,omitempty"`
 	// RunID is the run of its rollout.
 	RunID string `json:"runID,omitempty"`
 	// Reason and Message describe the failure.
@@ -95,25 +97,30 @@ func (r *record) cluster(name string) *Cluster {
 	return &r.status.Clusters[i]
 }
 
-// known returns the clusters that are not new: running or waiting ones, and failed ones.
-func (r *record) known() (running, failed []string) {
+// known returns the clusters that are not new.
+func (r *record) known() (in onboardingactivities.AwaitNewClustersInput) {
 	for _, c := range r.status.Clusters {
-		if c.State == Failed {
-			failed = append(failed, c.Name)
-		} else {
-			running = append(running, c.Name)
+		switch {
+		case c.State != Failed:
+			in.Running = append(in.Running, c.Name)
+		case c.Object:
+			in.Objects = append(in.Objects, c.Name)
+			fallthrough
+		default:
+			in.Failed = append(in.Failed, c.Name)
 		}
 	}
-	return running, failed
+	return in
 }
 
 // found adds a new cluster. A cluster whose policies cannot be ordered has failed.
-func (r *record) found(ctx workflow.Context, found onboardingactivities.NewCluster) {
+func (r *record) found(ctx workflow.Context, found onboardingactivities.NewCluster, object bool) {
 	if r.cluster(found.Name) != nil {
 		return // it was found before its rollout ended
 	}
-	cluster := Cluster{Name: found.Name, State: Waiting, Policies: found.Policies, Since: metav1.NewTime(workflow.Now(ctx))}
+	cluster := Cluster{Name: found.Name, State: Waiting, Policies: found.Policies, Object: object, Since: metav1.NewTime(workflow.Now(ctx))}
 	if found.Problem != "" {
+		cluster.Object = false
 		r.fail(&cluster, temporal.ErrInvalidSpec, found.Problem)
 	}
 	r.status.Clusters = append(r.status.Clusters, cluster)

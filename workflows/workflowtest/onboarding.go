@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/types"
 
 	onboardingactivities "drydock.dev/drydock/activities/onboarding"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -26,7 +27,11 @@ type OnboardingWorld struct {
 	NewClusters map[string][]string
 	// Settled are failed clusters whose situation has changed.
 	Settled []string
+	// Objects: rollouts get objects on the hub.
+	Objects bool
+	// Started are the started rollouts, and Sources their objects.
 	Started []ranv1.ClusterGroupUpgrade
+	Sources []*temporal.Object
 	// waitToken and waitInput are the call of AwaitNewClusters that waits.
 	waitToken []byte
 	waitInput onboardingactivities.AwaitNewClustersInput
@@ -37,6 +42,7 @@ func NewOnboardingWorld(t *testing.T) *OnboardingWorld {
 	h := &OnboardingWorld{World: NewWorld(t), Rollouts: newChildren(), NewClusters: map[string][]string{}}
 	h.RegisterAs(temporal.ClusterGroupUpgrade, func(ctx workflow.Context, in rollout.Input) error {
 		h.Started = append(h.Started, in.Object)
+		h.Sources = append(h.Sources, in.Source)
 		err := h.Rollouts.run(ctx, in.Object.Name)
 		if err == nil {
 			h.Mu.Lock()
@@ -55,6 +61,9 @@ func NewOnboardingWorld(t *testing.T) *OnboardingWorld {
 		}
 		return found, nil
 	}, activity.RegisterOptions{Name: "AwaitNewClusters"})
+	Simulate(h.World, "CreateObject", func(in onboardingactivities.NewCluster) any {
+		return temporal.Object{Name: in.Name, UID: types.UID("uid-of-" + in.Name)}
+	})
 	Simulate(h.World, "AwaitRollout", func(run onboardingactivities.RolloutRun) any {
 		h.Mu.Lock()
 		defer h.Mu.Unlock()
@@ -76,6 +85,7 @@ func (h *OnboardingWorld) find(in onboardingactivities.AwaitNewClustersInput) (f
 			found.Found = append(found.Found, onboardingactivities.NewCluster{Name: name, Policies: policies})
 		}
 	}
+	found.Objects = h.Objects
 	slices.SortFunc(found.Found, func(a, b onboardingactivities.NewCluster) int { return strings.Compare(a.Name, b.Name) })
 	return found, len(found.Found)+len(found.Settled) > 0
 }
@@ -90,6 +100,13 @@ func (h *OnboardingWorld) Change(change func()) {
 	if any && token != nil {
 		require.NoError(h.T, h.CompleteActivity(token, found, nil))
 	}
+}
+
+// WaitsFor is the input of the waiting AwaitNewClusters.
+func (h *OnboardingWorld) WaitsFor() onboardingactivities.AwaitNewClustersInput {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	return h.waitInput
 }
 
 // Available adds new clusters.
