@@ -72,7 +72,7 @@ func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy s
 	if err != nil {
 		return err
 	}
-	simulated, err := propagator.Start(ctx, f.Hub.Config, propagator.Options{Takes: takes})
+	simulated, err := propagator.Start(ctx, f.Hub.Config, propagator.Options{Takes: takes, Delay: propagator.Prompt})
 	if err != nil {
 		return errors.Join(err, f.Stop())
 	}

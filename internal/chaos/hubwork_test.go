@@ -40,7 +40,7 @@ func enforcing() state {
 		s.awaitScheduled(t, w.workflow, "AwaitCompliance")
 		return reached{workflow: w.workflow, unblock: func() {
 			compliant.Store(true)
-			require.NoError(t, hub.Drift(context.Background(), at.spoke.Name, namespace, policy))
+			hub.Drift(at.spoke.Name, namespace, policy)
 		}}
 	})
 }

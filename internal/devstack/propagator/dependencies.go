@@ -47,7 +47,7 @@ func (p *Propagator) complianceOf(key client.ObjectKey, path []string) string {
 			return pending
 		}
 	}
-	if p.complies[key.Namespace][r.content] {
+	if r.failure == "" && p.complies[key.Namespace][r.content] {
 		return compliant
 	}
 	return other

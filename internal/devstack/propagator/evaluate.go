@@ -4,8 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -15,14 +13,13 @@ import (
 )
 
 // evaluate applies enforced replicas, and writes the compliance of the clusters.
-func (p *Propagator) evaluate(ctx context.Context, roots map[client.ObjectKey]*unstructured.Unstructured) error {
+func (p *Propagator) evaluate(ctx context.Context) error {
 	p.mu.Lock()
 	updates := map[client.ObjectKey]string{}
-	statuses := map[client.ObjectKey][]any{}
 	for changed := true; changed; { // a replica may depend on one that has just become compliant
 		changed = false
 		for key, r := range p.replicas {
-			if r.enforces && p.complianceOf(key, nil) == other {
+			if r.enforces && r.failure == "" && p.complianceOf(key, nil) == other {
 				changed = p.enforce(key, r.content) || changed
 			}
 		}
@@ -32,7 +29,6 @@ func (p *Propagator) evaluate(ctx context.Context, roots map[client.ObjectKey]*u
 		if status != r.status || !r.evaluated {
 			updates[key] = status
 		}
-		statuses[r.root] = append(statuses[r.root], map[string]any{"clustername": key.Namespace, "clusternamespace": key.Namespace, "compliant": status})
 	}
 	p.mu.Unlock()
 	var writes errgroup.Group
@@ -40,15 +36,9 @@ func (p *Propagator) evaluate(ctx context.Context, roots map[client.ObjectKey]*u
 	for key, status := range updates {
 		writes.Go(func() error { return p.writeStatus(ctx, key, status) })
 	}
-	if err := writes.Wait(); err != nil {
-		return err
-	}
-	for key := range roots {
-		if err := p.writeSummary(ctx, key, statuses[key]); err != nil {
-			return err
-		}
-	}
-	return nil
+	err := writes.Wait()
+	p.triggerSummaries()
+	return err
 }
 
 // enforce makes the cluster comply after Options.Takes, and reports whether it complies immediately. The caller holds the lock.
@@ -106,22 +96,6 @@ func (p *Propagator) writeStatus(ctx context.Context, key client.ObjectKey, stat
 		r.status, r.evaluated = status, true
 		p.replicas[key] = r
 	}
-	return nil
-}
-
-// writeSummary writes the status of a policy: the compliance of each of its clusters.
-func (p *Propagator) writeSummary(ctx context.Context, key client.ObjectKey, statuses []any) error {
-	slices.SortFunc(statuses, func(a, b any) int {
-		return strings.Compare(a.(map[string]any)["clustername"].(string), b.(map[string]any)["clustername"].(string))
-	})
-	text, err := json.Marshal(statuses)
-	if err != nil || p.statuses[key] == string(text) {
-		return err
-	}
-	if err := p.patchStatus(ctx, key, map[string]any{"status": statuses}); err != nil {
-		return err
-	}
-	p.statuses[key] = string(text)
 	return nil
 }
 

@@ -3,6 +3,7 @@ package propagator
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -15,10 +16,12 @@ import (
 )
 
 const (
-	rootLabel = "policy.open-cluster-management.io/root-policy"
-	compliant = "Compliant"
-	other     = "NonCompliant"
-	pending   = "Pending"
+	rootLabel      = "policy.open-cluster-management.io/root-policy"
+	clusterLabel   = "policy.open-cluster-management.io/cluster-name"
+	namespaceLabel = "policy.open-cluster-management.io/cluster-namespace"
+	compliant      = "Compliant"
+	other          = "NonCompliant"
+	pending        = "Pending"
 	// writesAtOnce is how many replicas are written at the same time.
 	writesAtOnce = 32
 )
@@ -27,7 +30,10 @@ const (
 type replica struct {
 	root     client.ObjectKey
 	enforces bool
-	content  string
+	// templates are resolved for the cluster; content is what they require. failure is why they could not be resolved: the cluster never complies.
+	templates []any
+	content   string
+	failure   string
 	// needs are the dependencies of the policy.
 	needs []dependency
 	// status is the last written status. evaluated: it was written after the last change of the replica.
@@ -46,6 +52,10 @@ func (p *Propagator) propagate(ctx context.Context) error {
 		return err
 	}
 	p.mu.Lock()
+	p.known = map[client.ObjectKey]bool{}
+	for root := range roots {
+		p.known[root] = true
+	}
 	known := make(map[client.ObjectKey]replica, len(p.replicas))
 	for key, r := range p.replicas {
 		known[key] = r
@@ -59,14 +69,14 @@ func (p *Propagator) propagate(ctx context.Context) error {
 		}
 	}
 	for key, r := range wanted {
-		if before, exists := known[key]; !exists || before.enforces != r.enforces || before.content != r.content || !slices.Equal(before.needs, r.needs) {
+		if before, exists := known[key]; !exists || before.enforces != r.enforces || before.content != r.content || before.failure != r.failure || !slices.Equal(before.needs, r.needs) {
 			writes.Go(func() error { return p.write(ctx, key, r, roots[r.root]) })
 		}
 	}
 	if err := writes.Wait(); err != nil {
 		return err
 	}
-	return p.evaluate(ctx, roots)
+	return p.evaluate(ctx)
 }
 
 // roots are the policies that users and rollouts write.
@@ -106,14 +116,14 @@ func (p *Propagator) wanted(ctx context.Context, roots map[client.ObjectKey]*uns
 		for i := range bindings {
 			filter, _, _ := unstructured.NestedString(bindings[i].Object, "subFilter")
 			if (filter == "restricted") == restricted {
-				bind(wanted, &bindings[i], placed, roots, restricted)
+				p.bind(ctx, wanted, &bindings[i], placed, roots, restricted)
 			}
 		}
 	}
 	return wanted, nil
 }
 
-func bind(wanted map[client.ObjectKey]replica, binding *unstructured.Unstructured, placed map[string][]string, roots map[client.ObjectKey]*unstructured.Unstructured, restricted bool) {
+func (p *Propagator) bind(ctx context.Context, wanted map[client.ObjectKey]replica, binding *unstructured.Unstructured, placed map[string][]string, roots map[client.ObjectKey]*unstructured.Unstructured, restricted bool) {
 	override, _, _ := unstructured.NestedString(binding.Object, "bindingOverrides", "remediationAction")
 	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
 	kind, _, _ := unstructured.NestedString(binding.Object, "placementRef", "kind")
@@ -125,6 +135,11 @@ func bind(wanted map[client.ObjectKey]replica, binding *unstructured.Unstructure
 		if root == nil || root.GetDeletionTimestamp() != nil {
 			continue
 		}
+		if disabled, _, _ := unstructured.NestedBool(root.Object, "spec", "disabled"); disabled {
+			continue
+		}
+		templates, _, _ := unstructured.NestedSlice(root.Object, "spec", "policy-templates")
+		varies, content, needs := hasHubTemplates(templates), contentOf(templates), dependenciesOf(root)
 		action, _, _ := unstructured.NestedString(root.Object, "spec", "remediationAction")
 		for _, cluster := range placed[kind+"/"+binding.GetNamespace()+"/"+placement] {
 			at := client.ObjectKey{Namespace: cluster, Name: key.Namespace + "." + key.Name}
@@ -132,77 +147,21 @@ func bind(wanted map[client.ObjectKey]replica, binding *unstructured.Unstructure
 			if restricted && !bound {
 				continue
 			}
-			wanted[at] = replica{
-				root: key, content: contentOf(root), needs: dependenciesOf(root),
+			r := replica{
+				root: key, templates: templates, content: content, needs: needs,
 				enforces: before.enforces || strings.EqualFold(action, "enforce") || strings.EqualFold(override, "enforce"),
 			}
-		}
-	}
-}
-
-// placed are the clusters of each placement, by <kind>/<namespace>/<name>.
-func (p *Propagator) placed(ctx context.Context) (map[string][]string, error) {
-	clusters, err := p.list(ctx, clusterKind)
-	if err != nil {
-		return nil, err
-	}
-	setBindings, err := p.list(ctx, setBindingKind)
-	if err != nil {
-		return nil, err
-	}
-	placed := map[string][]string{}
-	for _, kind := range []schema.GroupVersionKind{ruleKind, placementKind} {
-		placements, err := p.list(ctx, kind)
-		if err != nil {
-			return nil, err
-		}
-		for i := range placements {
-			key := kind.Kind + "/" + client.ObjectKeyFromObject(&placements[i]).String()
-			for j := range clusters {
-				if clusters[j].GetDeletionTimestamp() == nil && selects(&placements[i], &clusters[j]) && maySelect(&placements[i], &clusters[j], setBindings) {
-					placed[key] = append(placed[key], clusters[j].GetName())
-				}
+			if varies {
+				r.templates, r.failure = p.resolve(ctx, key.Namespace, cluster, templates)
+				r.content = contentOf(r.templates)
 			}
+			wanted[at] = r
 		}
 	}
-	return placed, nil
-}
-
-// selects reports whether a rule or placement selects a cluster. An empty one selects every cluster.
-func selects(placement, cluster *unstructured.Unstructured) bool {
-	for _, field := range []string{"clusterReplicas", "numberOfClusters"} {
-		if number, set, _ := unstructured.NestedInt64(placement.Object, "spec", field); set && number == 0 {
-			return false
-		}
-	}
-	named, _, _ := unstructured.NestedSlice(placement.Object, "spec", "clusters")
-	if placement.GetKind() == ruleKind.Kind {
-		return len(named) == 0 || slices.ContainsFunc(named, func(c any) bool { return c.(map[string]any)["name"] == cluster.GetName() })
-	}
-	predicates, _, _ := unstructured.NestedSlice(placement.Object, "spec", "predicates")
-	for _, predicate := range predicates {
-		expressions, _, _ := unstructured.NestedSlice(predicate.(map[string]any), "requiredClusterSelector", "labelSelector", "matchExpressions")
-		for _, expression := range expressions {
-			fields := expression.(map[string]any)
-			if !slices.Contains(fields["values"].([]any), any(cluster.GetLabels()[fields["key"].(string)])) {
-				return false
-			}
-		}
-	}
-	return true
-}
-
-// maySelect reports whether a placement may select a cluster: the cluster set must be bound to the namespace. A rule may select every cluster.
-func maySelect(placement, cluster *unstructured.Unstructured, setBindings []unstructured.Unstructured) bool {
-	return placement.GetKind() == ruleKind.Kind || slices.ContainsFunc(setBindings, func(binding unstructured.Unstructured) bool {
-		set, _, _ := unstructured.NestedString(binding.Object, "spec", "clusterSet")
-		return binding.GetNamespace() == placement.GetNamespace() && (set == "global" || set == cluster.GetLabels()["cluster.open-cluster-management.io/clusterset"])
-	})
 }
 
 // contentOf returns the templates of a policy without their names.
-func contentOf(policy *unstructured.Unstructured) string {
-	templates, _, _ := unstructured.NestedSlice(policy.Object, "spec", "policy-templates")
+func contentOf(templates []any) string {
 	var contents []any
 	for _, template := range templates {
 		objects, _, _ := unstructured.NestedSlice(template.(map[string]any), "objectDefinition", "spec", "object-templates")
@@ -221,15 +180,17 @@ func (p *Propagator) write(ctx context.Context, key client.ObjectKey, r replica,
 	object.SetGroupVersionKind(policyKind)
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
-	labels := root.GetLabels()
-	if labels == nil {
-		labels = map[string]string{}
+	labels := map[string]string{}
+	if copies, set, _ := unstructured.NestedBool(root.Object, "spec", "copyPolicyMetadata"); copies || !set {
+		maps.Copy(labels, root.GetLabels())
+		object.SetAnnotations(root.GetAnnotations())
 	}
-	labels[rootLabel] = key.Name
+	labels[rootLabel], labels[clusterLabel], labels[namespaceLabel] = key.Name, key.Namespace, key.Namespace
 	object.SetLabels(labels)
-	object.SetAnnotations(root.GetAnnotations())
+	spec := object.Object["spec"].(map[string]any)
+	spec["policy-templates"] = r.templates
 	if r.enforces {
-		object.Object["spec"].(map[string]any)["remediationAction"] = "enforce"
+		spec["remediationAction"] = "enforce"
 	}
 	err := p.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(object), client.ForceOwnership, client.FieldOwner("propagator"))
 	if err != nil {

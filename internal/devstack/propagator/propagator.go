@@ -6,6 +6,7 @@ package propagator
 import (
 	"context"
 	"errors"
+	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -25,6 +26,7 @@ var (
 	ruleKind       = schema.GroupVersionKind{Group: "apps.open-cluster-management.io", Version: "v1", Kind: "PlacementRule"}
 	setBindingKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta2", Kind: "ManagedClusterSetBinding"}
 	placementKind  = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
+	configMapKind  = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
 	clusterKind    = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
 )
 
@@ -33,7 +35,15 @@ type Options struct {
 	// Takes is how long a cluster takes to comply with an enforced policy, <namespace>.<name>. If negative, it does not comply until Evaluate is called
 	// and Takes returns another value. Nil: no time.
 	Takes func(cluster, policy string) time.Duration
+	// Delay is how much later the hub acts on a change, and then on the changed replicas; nil: a random time up to maxDelay.
+	Delay func() time.Duration
 }
+
+// maxDelay is the longest random delay.
+const maxDelay = 100 * time.Millisecond
+
+// Prompt is a Delay without delay, for measurements.
+func Prompt() time.Duration { return 0 }
 
 // Propagator is a running simulated policy propagator.
 type Propagator struct {
@@ -41,6 +51,8 @@ type Propagator struct {
 	objects cache.Cache
 	client  client.Client
 	dirty   chan struct{}
+	// changed: replicas were written since the last summaries.
+	changed chan struct{}
 	stop    context.CancelFunc
 	running sync.WaitGroup
 
@@ -50,11 +62,15 @@ type Propagator struct {
 	// inProgress has the contents that each cluster will comply with after Options.Takes.
 	inProgress map[string]map[string]bool
 	replicas   map[client.ObjectKey]replica
-	// statuses are the last written statuses of policies.
-	statuses   map[client.ObjectKey]string
+	// known are the policies that exist.
+	known      map[client.ObjectKey]bool
 	namespaces map[string]bool
 	enforced   []Enforcement
 	failure    error
+
+	// placements are the last decisions, only for the loop of propagation. statuses are the last written statuses of policies, only for that of summaries.
+	placements map[string][]string
+	statuses   map[client.ObjectKey]string
 }
 
 // Enforcement is the start or the end of the enforcement of a policy on a cluster.
@@ -69,6 +85,9 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Propagat
 	if options.Takes == nil {
 		options.Takes = func(string, string) time.Duration { return 0 }
 	}
+	if options.Delay == nil {
+		options.Delay = func() time.Duration { return rand.N(maxDelay) }
+	}
 	scheme := runtime.NewScheme()
 	objects, err := cache.New(config, cache.Options{Scheme: scheme})
 	if err != nil {
@@ -80,18 +99,19 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Propagat
 	}
 	running, stop := context.WithCancel(context.WithoutCancel(ctx))
 	p := &Propagator{
-		options: options, objects: objects, client: writer, dirty: make(chan struct{}, 1), stop: stop,
+		options: options, objects: objects, client: writer, dirty: make(chan struct{}, 1), changed: make(chan struct{}, 1), stop: stop,
 		complies: map[string]map[string]bool{}, inProgress: map[string]map[string]bool{}, replicas: map[client.ObjectKey]replica{},
 		statuses: map[client.ObjectKey]string{}, namespaces: map[string]bool{},
 	}
 	p.running.Go(func() { _ = objects.Start(running) })
-	for _, kind := range []schema.GroupVersionKind{policyKind, bindingKind, ruleKind, placementKind, setBindingKind, clusterKind} {
+	for _, kind := range []schema.GroupVersionKind{policyKind, bindingKind, ruleKind, placementKind, setBindingKind, clusterKind, configMapKind} {
 		if err := p.watch(ctx, kind); err != nil {
 			p.Stop()
 			return nil, err
 		}
 	}
 	p.running.Go(func() { p.run(running) })
+	p.running.Go(func() { p.summarize(running) })
 	return p, nil
 }
 
@@ -140,6 +160,9 @@ func (p *Propagator) run(ctx context.Context) {
 			return
 		case <-p.dirty:
 		}
+		if p.pause(ctx) != nil {
+			return
+		}
 		err := p.propagate(ctx)
 		if err != nil && !errors.Is(err, context.Canceled) {
 			time.AfterFunc(100*time.Millisecond, p.trigger)
@@ -150,18 +173,21 @@ func (p *Propagator) run(ctx context.Context) {
 	}
 }
 
-// Drift makes a cluster noncompliant with a policy, like a manual change on it. If the policy is enforced, it complies again after Options.Takes.
-func (p *Propagator) Drift(ctx context.Context, cluster, namespace, policy string) error {
-	found := &unstructured.Unstructured{}
-	found.SetGroupVersionKind(policyKind)
-	if err := p.objects.Get(ctx, client.ObjectKey{Namespace: namespace, Name: policy}, found); err != nil {
-		return err
+// pause waits for a delay, at most until ctx is done.
+func (p *Propagator) pause(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+	case <-time.After(p.options.Delay()):
 	}
+	return ctx.Err()
+}
+
+// Drift makes a cluster noncompliant with a policy, like a manual change on it. If the policy is enforced, it complies again after Options.Takes.
+func (p *Propagator) Drift(cluster, namespace, policy string) {
 	p.mu.Lock()
-	delete(p.complies[cluster], contentOf(found))
+	delete(p.complies[cluster], p.replicas[client.ObjectKey{Namespace: cluster, Name: namespace + "." + policy}].content)
 	p.mu.Unlock()
 	p.trigger()
-	return nil
 }
 
 // Enforcements returns all starts and ends so far, in order.
