@@ -108,7 +108,7 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	require.Equal(t, "fire", waits.Status.Held.Reason)
 	require.Equal(t, "fire", waits.Status.Clusters[0].Held.Reason)
 	require.Zero(t, waits.Status.Counts.Running)
-	require.Regexp(t, `rollout prod/flooded   Held .*\nMaintaining nodes\nwaiting: Held.*: every cluster is held since`, succeeds(t, "upgrade", "status", "prod/flooded"))
+	require.Regexp(t, `rollout prod/flooded   Held .*\nwaiting: Held.*: every cluster is held since`, succeeds(t, "upgrade", "status", "prod/flooded"))
 	require.Eventually(t, func() bool { return strings.Contains(drydock(t, "upgrade", "list").stdout, "Held") }, patience, tick)
 
 	t.Setenv(clusterVariable, "spoke-2")

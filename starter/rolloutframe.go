@@ -38,10 +38,7 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 		lines = append(lines, text)
 	}
 	wait := s.ownWait(now)
-	if _, message := verdict(s.Status); message != "" && (wait == nil || wait.Message != message) {
-		if wait != nil {
-			message = strings.TrimPrefix(message, wait.Reason+"; ") // the next line says it
-		}
+	if message := s.message(now); message != "" && (wait == nil || wait.Message != message) {
 		lines = append(lines, message)
 	}
 	if wait != nil {
@@ -98,6 +95,12 @@ func (s rolloutStatus) over() bool { return s.Status.Status.CompletedAt != nil }
 func (s rolloutStatus) state(now time.Time) string {
 	reason, _ := verdict(s.Status)
 	return rollout.State(&s.Status, reason, now)
+}
+
+// message is that of the condition that describes the rollout best; empty if the state says more.
+func (s rolloutStatus) message(now time.Time) string {
+	_, message := verdict(s.Status)
+	return rollout.Message(&s.Status, s.state(now), message)
 }
 
 // MarshalJSON omits an estimate that no longer holds: a status is as old as the last change.

@@ -61,7 +61,6 @@ func atNoon() rolloutStatus {
 
 func TestTheFrameOfARunningRollout(t *testing.T) {
 	require.Equal(t, `rollout prod/november   Blocked   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
-Maintaining nodes
 [#############...................]  41%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending; 5 nodes done, 11 pods evicted
 end unknown: spoke-2 is blocked: budget shop/web allows 0 of 3; the batch times out at `+clock(noon.Add(14*time.Minute), noon)+`
 
@@ -70,6 +69,15 @@ BATCH   CLUSTER   STATE      NODES   NOW
 2       spoke-2   running    1/4     worker-2: Draining; DisruptionBudget for 2m: budget shop/web allows 0 of 3; tf 1 out of 3 nodes updated (33%)
         spoke-3   pending
         spoke-4   skipped            AlreadyCompliant: nothing to do`, atNoon().frame(noon, frameStyle{}))
+}
+
+func TestARolloutThatWorksSaysAtWhat(t *testing.T) {
+	status := atNoon()
+	status.Status.Clusters[1].Since = ago(time.Second)
+	status.Status.Wait = &drydockv1.Wait{Reason: "DisruptionBudget", Message: "budget shop/web allows 0 of 3", Since: *ago(time.Second)}
+	status.Status.Conditions[0].Message = "DisruptionBudget; Maintaining nodes"
+	require.Contains(t, status.frame(noon, frameStyle{}), "   Running   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)\nMaintaining nodes\n[####")
+	require.Equal(t, "rollout prod/november: Running: Maintaining nodes", status.wholeLine().text, "a wait that often ends by itself is brief")
 }
 
 func TestTheFrameOfAFailedRolloutNamesItsRetry(t *testing.T) {
@@ -113,7 +121,6 @@ func TestABlockedRolloutHasABoundAndNoEstimate(t *testing.T) {
 
 	end := clock(c.Until.Time, noon)
 	require.Equal(t, `rollout prod/november   Blocked   batch 2 of 2 (times out in 14m)   started 10m ago (times out in 4h)
-Maintaining nodes
 waiting: DisruptionBudgetNever for 2m (until `+end+`): batch 2 of 2: spoke-2: worker-2: Draining: `+c.Message+`
 [#############...................]  41%  1 of 4 clusters complete, 1 running, 1 skipped, 1 pending; 5 nodes done, 11 pods evicted
 end unknown: spoke-2 is blocked: 3 pods blocked by PodDisruptionBudget shop/web; this step gives up at `+end+`
@@ -144,7 +151,7 @@ func TestTheFrameNamesTheNextStepOfAPerson(t *testing.T) {
 	status.Status.Conditions[0].Message = "WaitingForApproval; Maintaining nodes"
 	frame := status.frame(noon, frameStyle{})
 	require.Contains(t, frame, "\napprove the next batch: `drydock upgrade approve prod/november`")
-	require.Contains(t, frame, "\nMaintaining nodes\nwaiting: WaitingForApproval", "the reason is shown once")
+	require.Contains(t, frame, "started 10m ago (times out in 4h)\nwaiting: WaitingForApproval", "a rollout that waits maintains no nodes")
 	status.Status.Wait.Reason = ranv1.ReasonNotEnabled
 	require.Contains(t, status.frame(noon, frameStyle{}), "\nstart it: `drydock upgrade enable prod/november`")
 

@@ -28,9 +28,8 @@ func (s rolloutStatus) lines(time.Time) []statusLine {
 
 // wholeLine describes the rollout itself. It comes last, so that the end is the last line.
 func (s rolloutStatus) wholeLine() statusLine {
-	_, message := verdict(s.Status)
 	line := fmt.Sprintf("rollout %s/%s: %s", s.Metadata.Namespace, s.Metadata.Name, s.state(time.Time{}))
-	if message != "" {
+	if message := s.message(time.Time{}); message != "" {
 		line += ": " + message
 	}
 	if wait := s.ownWait(time.Time{}); wait != nil {

@@ -162,6 +162,20 @@ func State(status *ranv1.ClusterGroupUpgradeStatus, reason string, now time.Time
 	return StateRunning
 }
 
+// Message returns the message of the condition of a rollout as people read it below its state: without the reason of its wait, and empty while the
+// state is another than running, since the message says what the rollout works on.
+func Message(status *ranv1.ClusterGroupUpgradeStatus, state, message string) string {
+	switch {
+	case status.Status.StartedAt == nil, status.Status.CompletedAt != nil:
+		return message
+	case state != StateRunning:
+		return ""
+	case status.Wait != nil:
+		return strings.TrimPrefix(message, status.Wait.Reason+"; ")
+	}
+	return message
+}
+
 // blockedNow returns the gravest cluster that is blocked, and not only for a moment; nil: none.
 func blockedNow(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) *ranv1.ClusterStatus {
 	blocked, _ := gravestCluster(status.Clusters, func(c *ranv1.ClusterStatus) bool { return !Brief(c.Reason, c.Since, now) })

@@ -246,7 +246,8 @@ func newUpgrade(u Upgrade, ui webUI, now time.Time) upgradeModel {
 		return model
 	}
 	if u.Known {
-		model.Pill = rolloutPill(rollout.State(&u.Status, state, now), model.Pill)
+		state = rollout.State(&u.Status, state, now)
+		model.Pill, model.Message = rolloutPill(state, model.Pill), rollout.Message(&u.Status, state, message)
 	}
 	if run.CurrentBatch > 0 {
 		model.Batch = fmt.Sprintf("Batch %d of %d", run.CurrentBatch, max(len(u.Status.RemediationPlan), int(run.Batches)))

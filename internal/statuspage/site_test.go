@@ -53,6 +53,7 @@ func TestPagesShowTheCurrentState(t *testing.T) {
 				require.Contains(t, body, text)
 			}
 			require.Equal(t, 1, strings.Count(body, "<h1"), "one headline")
+			require.NotContains(t, body, "Maintaining nodes", "the rollout is blocked")
 		})
 	}
 }

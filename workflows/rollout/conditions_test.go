@@ -67,6 +67,12 @@ func conditionRows() []row {
 		{"waiting for an approval", func(_ *workflowtest.World, _ *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
 			o.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
 		}, time.Minute, progressing, "True", "InProgress", "WaitingForApproval; Maintaining nodes"},
+		{"blocked", func(w *workflowtest.World, c *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
+			stuck(w, c, o)
+			w.RegisterDelayedCallback(func() {
+				w.SignalWorkflow(temporal.SignalClusterProgress, ranv1.ClusterStatus{Name: "c1", Step: "w2: Draining", Reason: "DisruptionBudgetNever", Message: "budget shop/web"})
+			}, time.Minute)
+		}, 2 * time.Minute, progressing, "True", "InProgress", "DisruptionBudgetNever; Maintaining nodes"},
 		{"not enabled", func(_ *workflowtest.World, _ *workflowtest.Children, o *ranv1.ClusterGroupUpgrade) {
 			o.Spec.Enable = new(bool)
 		}, time.Minute, progressing, "False", "NotEnabled", "Not enabled"},

@@ -18,21 +18,26 @@ import (
 
 // Each method here records one wait of the rollout. rollout.Waits computes from all of them the one that the status shows.
 
-// showWait shows the current wait, and its deepest reason as a search attribute. The condition Progressing says why no cluster starts at the moment.
+// showWait shows the current wait, and its deepest reason as a search attribute. The condition Progressing says why no cluster starts at the moment, or
+// what blocks the clusters.
 func (r *groupRecord) showWait() {
 	s := r.status
 	r.waits.Retry = r.retries.Oldest()
 	wait, idleReason := r.waits.Current(r.remediation, s, *r.now(r.ctx))
+	before := s.Wait
+	r.reason.Replace(wait)
+	deepest := rollout.DeepestWait(s)
+	r.attributes.SetReason(before, deepest)
 	if s.Status.StartedAt != nil && s.Status.CompletedAt == nil {
 		message := r.remediation.InProgress()
+		if idleReason == "" && deepest != nil && deepest.Reason != ranv1.ReasonBatchInProgress {
+			idleReason = deepest.Reason
+		}
 		if idleReason != "" {
 			message = idleReason + "; " + message
 		}
 		r.condition(r.ctx, ranv1.ConditionProgressing, metav1.ConditionTrue, ranv1.ReasonInProgress, message)
 	}
-	before := s.Wait
-	r.reason.Replace(wait)
-	r.attributes.SetReason(before, rollout.DeepestWait(s))
 }
 
 // notPlanned records why the rollout could not be planned.
