@@ -284,10 +284,10 @@ func segmentsOf(path string) ([]string, error) {
 // webUI makes links to workflows in Temporal's Web UI; without an address there are none.
 type webUI struct{ address, namespace string }
 
-// link leads to a run of a workflow.
+// link leads to a run of a workflow, in the view that the Web UI shows first: the names of views differ between versions.
 func (ui webUI) link(workflowID, runID string) string {
 	if ui.address == "" || workflowID == "" {
 		return ""
 	}
-	return strings.TrimSuffix(ui.address, "/") + "/namespaces/" + url.PathEscape(ui.namespace) + "/workflows/" + url.PathEscape(workflowID) + "/" + url.PathEscape(runID) + "/timeline"
+	return strings.TrimSuffix(ui.address, "/") + "/namespaces/" + url.PathEscape(ui.namespace) + "/workflows/" + url.PathEscape(workflowID) + "/" + url.PathEscape(runID)
 }

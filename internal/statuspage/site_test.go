@@ -39,7 +39,7 @@ func TestPagesShowTheCurrentState(t *testing.T) {
 		}},
 		{"a rollout has its batches", "/upgrades/prod/november", []string{
 			"Batch 1", "Batch 2", "in progress", "worker-3: Draining; Disruption budget: budget shop/web allows 0 of 3", "1 of 4 nodes done",
-			`href="http://127.0.0.1:8233/namespaces/default/workflows/cgu%2Fprod%2Fnovember/run-1/timeline"`,
+			`href="http://127.0.0.1:8233/namespaces/default/workflows/cgu%2Fprod%2Fnovember/run-1"`,
 		}},
 		{"a node has its timeline and its blockers", "/nodes/spoke-2/worker-3", []string{
 			"Scheduled", "took 1m0s", `aria-current="step"`, "Disruption budget", "PodDisruptionBudget shop/web: needs 3 healthy", "for november.prod.cgu",

@@ -126,7 +126,7 @@ func TestAnUnreadWorkflowHasTheStateThatTemporalLists(t *testing.T) {
 
 func TestLinksToTheWebUIEscapeTheWorkflow(t *testing.T) {
 	ui := webUI{"http://ui.example/", "default"}
-	require.Equal(t, "http://ui.example/namespaces/default/workflows/cgu%2Fprod%2Fnovember/run-1/timeline", ui.link("cgu/prod/november", "run-1"))
+	require.Equal(t, "http://ui.example/namespaces/default/workflows/cgu%2Fprod%2Fnovember/run-1", ui.link("cgu/prod/november", "run-1"))
 	require.Empty(t, webUI{}.link("cgu/prod/november", "run-1"))
 }
 
