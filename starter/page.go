@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"time"
 
@@ -81,7 +82,8 @@ func (s frameStyle) headline(parts []string) string {
 	return lines + line
 }
 
-// wrap breaks sentences that are longer than the width between words. It leaves tables alone.
+// wrap breaks sentences that are longer than the width between words. It leaves tables alone, and commands, so that they can be copied: the terminal
+// breaks a command that is longer than a line.
 func (s frameStyle) wrap(block string) string {
 	if s.width <= 0 {
 		return block
@@ -90,16 +92,31 @@ func (s frameStyle) wrap(block string) string {
 	for line := range strings.Lines(block) {
 		content := strings.TrimRight(line, "\n")
 		if text.LongestLineLen(content) > s.width && !strings.Contains(content, gap) {
-			content = text.WrapSoft(content, max(s.width-len(continued), 1))
-			rows := strings.Split(content, "\n")
-			for i := range rows {
-				rows[i] = strings.TrimRight(rows[i], " ")
-			}
-			content = strings.Join(rows, "\n"+continued)
+			content = strings.Join(folded(content, max(s.width-len(continued), 1)), "\n"+continued)
 		}
 		wrapped.WriteString(content + line[len(strings.TrimRight(line, "\n")):])
 	}
 	return wrapped.String()
+}
+
+// unbroken matches what stays whole in a sentence: words, and commands in backquotes.
+var unbroken = regexp.MustCompile("(?:`[^`]*`|\\S)+")
+
+// folded divides a sentence into lines of at most width, between words. A word that is longer has its own line.
+func folded(sentence string, width int) []string {
+	lines := []string{""}
+	end := 0
+	for _, at := range unbroken.FindAllStringIndex(sentence, -1) {
+		last := len(lines) - 1
+		longer := lines[last] + sentence[end:at[1]]
+		if lines[last] != "" && text.StringWidthWithoutEscSequences(longer) > width {
+			lines = append(lines, sentence[at[0]:at[1]])
+		} else {
+			lines[last] = longer
+		}
+		end = at[1]
+	}
+	return lines
 }
 
 // stamp renders a time: the one form of a time in the output, with the offset of the time zone of now.
@@ -174,7 +191,7 @@ func (g *grid) AppendRow(row table.Row, _ ...table.RowConfig) {
 const narrowest = 20
 
 // Render draws the table. If it is wider than the terminal, the widest columns with sentences are wrapped between words. Names are never broken: a
-// table that does not fit without that is left to the terminal.
+// table that does not fit without that is left to the terminal. Commands that are longer than their column follow the table.
 func (g *grid) Render() string {
 	g.SetColumnConfigs(g.columns)
 	whole := g.Writer.Render()
@@ -182,7 +199,7 @@ func (g *grid) Render() string {
 	for limits := map[int]int{}; ; {
 		over := text.LongestLineLen(fitted) - g.style.width
 		if g.style.width <= 0 || over <= 0 {
-			return fitted
+			return fitted + g.broken(limits)
 		}
 		column, width := g.widest(limits)
 		if width <= narrowest {
@@ -191,11 +208,40 @@ func (g *grid) Render() string {
 		limits[column] = max(width-over, narrowest)
 		configs := append([]table.ColumnConfig{}, g.columns...)
 		for number, limit := range limits {
-			configs = append(configs, table.ColumnConfig{Number: number, WidthMax: limit, WidthMaxEnforcer: text.WrapSoft})
+			configs = append(configs, table.ColumnConfig{Number: number, WidthMax: limit, WidthMaxEnforcer: foldedCell})
 		}
 		g.SetColumnConfigs(configs)
 		fitted = g.Writer.Render()
 	}
+}
+
+// foldedCell wraps a cell between words, and breaks what is longer than the column.
+func foldedCell(cell string, width int) string {
+	lines := folded(cell, width)
+	for i, line := range lines {
+		if text.LongestLineLen(line) > width {
+			lines[i] = text.WrapSoft(line, width)
+		}
+	}
+	return strings.Join(lines, "\n")
+}
+
+// command matches a command in a sentence.
+var command = regexp.MustCompile("`[^`]* [^`]*`")
+
+// broken returns lines with the commands that their columns broke, each once.
+func (g *grid) broken(limits map[int]int) string {
+	var lines string
+	for _, row := range g.rows {
+		for i, cell := range row {
+			for _, command := range command.FindAllString(fmt.Sprint(cell), -1) {
+				if limit := limits[i+1]; limit > 0 && text.LongestLineLen(command) > limit && !strings.Contains(lines, command) {
+					lines += "\nto copy: " + command
+				}
+			}
+		}
+	}
+	return lines
 }
 
 // widest returns the column with the longest sentence, as it is limited already.

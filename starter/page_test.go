@@ -65,6 +65,22 @@ func TestALongLineIsWrappedBetweenWords(t *testing.T) {
 	require.Equal(t, block, frameStyle{}.wrap(block))
 }
 
+func TestACommandStaysWholeSoThatItCanBeCopied(t *testing.T) {
+	const patch = "`kubectl patch pdb web -n shop --type=merge -p '{\"spec\":{\"maxUnavailable\":1}}'`"
+	reason := "3 pods are blocked by PodDisruptionBudget shop/web: set its maxUnavailable to 1 or more with " + patch + "; `drydock upgrade pause prod/november` stops it"
+	wrapped := frameStyle{width: 80}.wrap("waiting: " + reason)
+	require.Contains(t, wrapped, "\n  "+patch+";\n  `drydock upgrade pause prod/november` stops it", "the terminal breaks what is longer")
+	require.Equal(t, "41%  1 of 4 clusters complete,\n  1 running", frameStyle{width: 33}.wrap("41%  1 of 4 clusters complete, 1 running"))
+
+	grid := frameStyle{width: 80}.newTable("CLUSTER", "NODE", "NOTE")
+	grid.AppendRow(table.Row{"spoke-1", "worker-1", reason})
+	grid.AppendRow(table.Row{"spoke-1", "worker-2", reason})
+	drawn := grid.Render()
+	require.Contains(t, drawn, "   `drydock upgrade pause prod/november`", "it fits into its column")
+	require.True(t, strings.HasSuffix(drawn, "\nto copy: "+patch), drawn)
+	require.Equal(t, 1, strings.Count(drawn, "to copy: "))
+}
+
 func TestTimesHaveTheOffsetOfTheirZone(t *testing.T) {
 	zone := time.FixedZone("", 2*60*60)
 	now := time.Date(2026, 11, 20, 12, 0, 0, 0, zone)

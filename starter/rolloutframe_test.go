@@ -284,10 +284,16 @@ func TestTheScreenIsRedrawnInPlace(t *testing.T) {
 	require.Equal(t, "first\x1b[K\nsecond\x1b[K\nthird\x1b[K\n\x1b[J", out.String())
 	out.Reset()
 	s.draw("a line that is longer than the screen", 20, 24)
-	require.Equal(t, "\r\x1b[3Aa line that is longe\x1b[K\nr than the screen\x1b[K\n\x1b[J", out.String(), "what does not fit is on the next line")
+	require.Equal(t, "\r\x1b[3Aa line that is longer than the screen\x1b[K\n\x1b[J", out.String(), "the terminal breaks it, so that it can be copied")
+	out.Reset()
+	s.draw("first\n20 characters of text\n  last", 20, 24)
+	require.Equal(t, "\r\x1b[2Afirst\x1b[K\n20 characters of text\x1b[K\n  last\x1b[K\n\x1b[J", out.String(), "lines and their columns stay as they are")
+	out.Reset()
+	s.draw("a full row of twenty", 20, 24)
+	require.Equal(t, "\r\x1b[4Aa full row of twenty\n\x1b[J", out.String(), "erasing its rest would erase its last character")
 	out.Reset()
 	s.draw("a\nb\nc\nd\ne", 80, 4)
-	require.Equal(t, "\r\x1b[2Aa\x1b[K\nb\x1b[K\nand 3 lines more\x1b[K\n\x1b[J", out.String(), "no line scrolls away, or the next frame begins at a wrong line")
+	require.Equal(t, "\r\x1b[1Aa\x1b[K\nb\x1b[K\nand 3 lines more\x1b[K\n\x1b[J", out.String(), "no line scrolls away, or the next frame begins at a wrong line")
 }
 
 func TestTheClockOfAClusterStopsWithItsEnd(t *testing.T) {

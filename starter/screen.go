@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 
 	"github.com/jedib0t/go-pretty/v6/progress"
@@ -12,41 +13,59 @@ import (
 // screen redraws a block of lines at the end of a terminal's output.
 type screen struct {
 	out   io.Writer
-	lines int
+	rows  int
 	drawn string
 }
 
 // eraseBelow erases from the cursor to the end of the screen.
 const eraseBelow = text.EscapeStart + "J"
 
-// draw replaces the block in a single write, so that it does not flicker. It breaks the lines that are wider than the terminal, so that it knows how
-// many there are, and leaves out those that are below its end.
+// draw replaces the block in a single write, so that it does not flicker. The terminal breaks lines that are wider; draw counts the rows that they
+// take, and leaves out the lines that are below its end.
 func (s *screen) draw(block string, width, height int) {
-	lines := strings.Split(fold(strings.TrimRight(block, "\n"), width), "\n")
-	if most := height - 1; height > 1 && len(lines) > most { // the last line is the cursor's
-		lines = append(lines[:most-1], fmt.Sprintf("and %s more", plural(len(lines)-most+1, "line")))
+	lines := strings.Split(strings.TrimRight(block, "\n"), "\n")
+	if height > 1 {
+		lines = fitting(lines, width, height-1) // the last row is the cursor's
 	}
-	for i := range lines {
-		lines[i] += text.EraseLine.Sprint() + "\n"
+	drawn, taken := "", 0
+	for _, line := range lines {
+		drawn, taken = drawn+line, taken+rows(line, width)
+		if last := text.StringWidthWithoutEscSequences(line); width <= 0 || last == 0 || last%width > 0 { // a full row has nothing to erase
+			drawn += text.EraseLine.Sprint()
+		}
+		drawn += "\n"
 	}
-	drawn := strings.Join(lines, "")
 	if drawn == s.drawn {
 		return
 	}
 	back := ""
-	if s.lines > 0 {
-		back = "\r" + text.CursorUp.Sprintn(s.lines)
+	if s.rows > 0 {
+		back = "\r" + text.CursorUp.Sprintn(s.rows)
 	}
-	s.lines, s.drawn = len(lines), drawn
+	s.rows, s.drawn = taken, drawn
 	fmt.Fprint(s.out, back+drawn+eraseBelow)
 }
 
-// fold breaks lines at width; 0 is no limit.
-func fold(block string, width int) string {
-	if width <= 0 {
-		return block
+// fitting returns the lines that fit into that many rows; the last one counts the others.
+func fitting(lines []string, width, most int) []string {
+	taken, fit := 0, 0 // fit leaves a row for the count
+	for i, line := range lines {
+		if taken += rows(line, width); taken < most {
+			fit = i + 1
+		}
 	}
-	return text.WrapHard(block, width)
+	if taken <= most {
+		return lines
+	}
+	return append(slices.Clone(lines[:fit]), fmt.Sprintf("and %s more", plural(len(lines)-fit, "line")))
+}
+
+// rows is the number of rows that a line takes on a terminal; width 0 is no limit.
+func rows(line string, width int) int {
+	if width <= 0 {
+		return 1
+	}
+	return max(1, (text.StringWidthWithoutEscSequences(line)+width-1)/width)
 }
 
 // bar draws a progress bar with the given width.
