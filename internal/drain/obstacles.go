@@ -24,7 +24,7 @@ const (
 // gravest orders reasons by how much they need a person: a wait shows the first.
 var gravest = []Reason{
 	ReasonNoController, ReasonLocalStorage, ReasonDaemonSetGone, ReasonReturnsToNode, ReasonDeadlock, ReasonMultipleBudgets,
-	ReasonDisruptionBudgetNever, ReasonEvictionRefused, ReasonServerError, ReasonDisruptionBudget, ReasonServerBusy, ReasonNamespaceTerminating,
+	ReasonDisruptionBudgetNever, ReasonForbidden, ReasonEvictionRefused, ReasonServerError, ReasonDisruptionBudget, ReasonServerBusy, ReasonNamespaceTerminating,
 	ReasonNodeNotReady, ReasonPodsRunning, ReasonTerminating, ReasonEvicting, ReasonPodOrder,
 }
 
@@ -48,6 +48,9 @@ func (o obstacle) blocks() bool {
 
 func (o obstacle) blocker() drydockv1.Blocker {
 	message := o.message
+	if o.reason == ReasonForbidden {
+		message = "the worker's user may not evict it" // the wait says which right it lacks
+	}
 	if o.decision.Owner != "" {
 		message += " (owner " + o.decision.Owner + ")"
 	}
@@ -189,7 +192,7 @@ func (o obstacle) group() string {
 	switch o.reason {
 	case ReasonDisruptionBudget, ReasonDisruptionBudgetNever, ReasonMultipleBudgets, ReasonDeadlock:
 		return o.decision.budget.key
-	case ReasonEvictionRefused, ReasonServerError, ReasonReturnsToNode:
+	case ReasonForbidden, ReasonEvictionRefused, ReasonServerError, ReasonReturnsToNode:
 		return o.message
 	}
 	return ""

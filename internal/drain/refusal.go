@@ -8,6 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // Reasons why an eviction is not accepted. None fails the drain: it retries until its deadline.
@@ -20,6 +22,8 @@ const (
 	ReasonServerError Reason = "ServerError"
 	// ReasonEvictionRefused: the API server or an admission webhook refused.
 	ReasonEvictionRefused Reason = "EvictionRefused"
+	// ReasonForbidden: the worker's user lacks the right to evict pods in the namespace.
+	ReasonForbidden Reason = temporal.ErrForbidden
 )
 
 // refusal is the answer to an eviction that was not accepted.
@@ -28,11 +32,16 @@ type refusal struct {
 	message string
 	// byBudget: it may be retried when a budget changes.
 	byBudget bool
+	// byRight: it may be retried when the worker's user gets the right.
+	byRight bool
 	// gone: the pod has left already; a watch event follows.
 	gone bool
 	// delay is the pause that the API server asks for; 0: none.
 	delay time.Duration
 }
+
+// lacksRight is in the answer of the API server if the user may not evict. The answer of an admission webhook has the same code.
+const lacksRight = `cannot create resource "pods/eviction"`
 
 // classify interprets an error of an eviction.
 func classify(err error) refusal {
@@ -52,6 +61,9 @@ func classify(err error) refusal {
 		r.reason = ReasonServerBusy
 	case apierrors.HasStatusCause(err, corev1.NamespaceTerminatingCause):
 		r.reason = ReasonNamespaceTerminating
+	case apierrors.IsForbidden(err) && strings.Contains(r.message, lacksRight):
+		_, r.message, _ = strings.Cut(r.message, " is forbidden: ") // without the name of the pod: the others are refused, too
+		r.reason, r.byRight, r.message = ReasonForbidden, true, r.message+": grant the worker's user the roles of deploy/rbac"
 	case isRefusal(err):
 		r.reason = ReasonEvictionRefused
 	default:

@@ -3,6 +3,7 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -131,6 +132,7 @@ func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 		{name: "a busy API server without a retry delay", result: apierrors.NewTooManyRequestsError("slow down"), reason: ReasonServerBusy, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
 		{name: "a fault of the API server", result: apierrors.NewInternalError(fmt.Errorf("etcd")), reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7, 15, 31, 47}},
 		{name: "no answer", result: context.DeadlineExceeded, reason: ReasonServerError, again: []time.Duration{0, 1, 3, 7}},
+		{name: "a missing right", result: mayNotEvict("web"), reason: ReasonForbidden, again: []time.Duration{0, 2, 4, 6, 8, 10, 12, 14, 16}},
 		{name: "a webhook that refuses", result: apierrors.NewForbidden(corev1.Resource("pods"), "web", fmt.Errorf("admission webhook")), reason: ReasonEvictionRefused, again: []time.Duration{0, 1, 3, 7}},
 		{name: "a terminating namespace", result: terminating, reason: ReasonNamespaceTerminating, again: []time.Duration{0, 1, 3}},
 		{name: "a pod under two budgets that the cache does not know yet", result: multiple, reason: ReasonMultipleBudgets, again: []time.Duration{0, 5, 10}},
@@ -166,6 +168,40 @@ func TestOtherRefusalsAreRetriedAfterTheRequestedDelay(t *testing.T) {
 			})
 		})
 	}
+}
+
+// mayNotEvict is the answer to a user without the right to evict.
+func mayNotEvict(pod string) error {
+	return apierrors.NewForbidden(corev1.Resource("pods"), pod,
+		fmt.Errorf(`User "drydock-initiator" cannot create resource "pods/eviction" in API group "" in the namespace "shop"`))
+}
+
+func TestAMissingRightIsNamedOnceAndAllPodsLeaveSoonAfterItIsGranted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld(manyPods(5))
+		granted := time.Now().Add(time.Minute)
+		w.refuse = func(eviction *policyv1.Eviction) error {
+			if time.Now().Before(granted) {
+				return mayNotEvict(eviction.Name)
+			}
+			return nil
+		}
+		var waits []drydockv1.Wait
+		drain := w.drain()
+		drain.Progress = func(_ maintenancev1.DrainStatus, wait *drydockv1.Wait) {
+			if wait != nil && wait.Reason == string(ReasonForbidden) {
+				waits = append(waits, *wait)
+			}
+		}
+		_, err := drain.Run(t.Context())
+		require.NoError(t, err)
+		requests := w.evictionRequests()
+		require.LessOrEqual(t, requests[len(requests)-1].at, time.Minute+rightInterval, "all pods leave soon after the right is granted")
+		require.LessOrEqual(t, len(requests), 5+30+5, "one pod shows whether it is granted")
+		const message = `5 pods not evicted yet (shop/web-000, shop/web-001, shop/web-002, and 2 more): ` +
+			`User "drydock-initiator" cannot create resource "pods/eviction" in API group "" in the namespace "shop": grant the worker's user the roles of deploy/rbac`
+		require.True(t, slices.ContainsFunc(waits, func(wait drydockv1.Wait) bool { return wait.Message == message }), "%v", waits)
+	})
 }
 
 func TestAPodIsReadBeforeARetryAfterAServerFault(t *testing.T) {

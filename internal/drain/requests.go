@@ -15,6 +15,8 @@ const (
 	budgetInterval = 5 * time.Second
 	// The pause after a refusal without a budget and without a given delay: it doubles from the first to the longest.
 	firstPause, longestPause = time.Second, 16 * time.Second
+	// rightInterval is how often the drain retries one of the pods that a missing right keeps.
+	rightInterval = 2 * time.Second
 )
 
 // requests records the requested evictions and their answers, and decides which to request next. It does no I/O and has no clock. It never forgets a
@@ -23,6 +25,8 @@ type requests struct {
 	byPod map[types.UID]*request
 	// budgetTried is when each budget was last tried, by the key of its pods.
 	budgetTried map[string]time.Time
+	// rightTried is when each missing right was last tried, by the message of its refusals.
+	rightTried map[string]time.Time
 	// returns is, for each pod, how many pods of its controller were evicted before it, one after the other. returnedBefore are the pods, as
 	// namespace/name, that an earlier run knew to return.
 	returns        map[types.UID]int
@@ -47,7 +51,7 @@ type request struct {
 // newRequests continues from the progress of an earlier run of the same attempt. A new attempt evicts again the pods that returned in the previous one.
 func newRequests(attempt int32, before *maintenancev1.DrainStatus) *requests {
 	r := &requests{
-		byPod: map[types.UID]*request{}, budgetTried: map[string]time.Time{}, returns: map[types.UID]int{}, returnedBefore: map[string]bool{},
+		byPod: map[types.UID]*request{}, budgetTried: map[string]time.Time{}, rightTried: map[string]time.Time{}, returns: map[types.UID]int{}, returnedBefore: map[string]bool{},
 	}
 	if before != nil && before.Attempt == attempt {
 		for _, pod := range before.Blocked {
@@ -62,7 +66,7 @@ func newRequests(attempt int32, before *maintenancev1.DrainStatus) *requests {
 // due returns the pods to evict now, and when to check again without a change; zero: never. A pod waits only for its order, its own refusal, or its
 // own budgets.
 func (r *requests) due(remaining []Decision, now time.Time) (evict []Decision, next time.Time) {
-	parked := map[string][]Decision{}
+	parked, denied := map[string][]Decision{}, map[string][]Decision{}
 	for _, decision := range remaining {
 		known, requested := r.byPod[decision.pod.UID]
 		switch {
@@ -74,6 +78,8 @@ func (r *requests) due(remaining []Decision, now time.Time) (evict []Decision, n
 		case known.inFlight || known.accepted:
 		case known.refusal.byBudget:
 			parked[known.key] = append(parked[known.key], decision)
+		case known.refusal.byRight:
+			denied[known.refusal.message] = append(denied[known.refusal.message], decision)
 		case now.Before(known.retryAt):
 			next = earliest(next, known.retryAt)
 		default:
@@ -87,6 +93,13 @@ func (r *requests) due(remaining []Decision, now time.Time) (evict []Decision, n
 			next = earliest(next, r.budgetTried[key].Add(budgetInterval))
 		}
 	}
+	for right, pods := range denied {
+		if again := r.rightTried[right].Add(rightInterval); now.Before(again) {
+			next = earliest(next, again)
+		} else { // one shows whether the right is granted
+			evict = append(evict, slices.MinFunc(pods, r.longestWaiting))
+		}
+	}
 	slices.SortFunc(evict, func(a, b Decision) int { return cmp.Compare(a.key(), b.key()) })
 	return evict, next
 }
@@ -95,9 +108,7 @@ func (r *requests) due(remaining []Decision, now time.Time) (evict []Decision, n
 // the longest waiting, if the budget was not tried for a while. More requests would only be refused, and each refusal is a write that delays the pods
 // of others.
 func (r *requests) release(key string, parked []Decision, now time.Time) (released []Decision) {
-	slices.SortFunc(parked, func(a, b Decision) int {
-		return cmp.Or(r.lastRequested(a).Compare(r.lastRequested(b)), cmp.Compare(a.key(), b.key()))
-	})
+	slices.SortFunc(parked, r.longestWaiting)
 	spent := r.inFlight(key)
 	for _, decision := range parked {
 		known, requested := r.byPod[decision.pod.UID]
@@ -114,6 +125,11 @@ func (r *requests) release(key string, parked []Decision, now time.Time) (releas
 		released = parked[:1]
 	}
 	return released
+}
+
+// longestWaiting sorts pods by the time of their last request.
+func (r *requests) longestWaiting(a, b Decision) int {
+	return cmp.Or(r.lastRequested(a).Compare(r.lastRequested(b)), cmp.Compare(a.key(), b.key()))
 }
 
 // lastRequested is when the eviction of a pod was last requested; zero: never.
@@ -149,6 +165,9 @@ func (r *requests) sent(decision Decision, now time.Time) {
 	// A pod whose budget is not visible waits alone.
 	known.key = cmp.Or(decision.budget.key, string(decision.pod.UID))
 	r.budgetTried[known.key] = now
+	if known.refusal != nil && known.refusal.byRight {
+		r.rightTried[known.refusal.message] = now
+	}
 }
 
 // unknownResult reports whether the eviction of a pod was requested with an unknown result.
@@ -162,14 +181,30 @@ func (r *requests) answered(pod types.UID, err error, now time.Time) {
 	known := r.byPod[pod]
 	known.inFlight = false
 	if err == nil {
+		r.granted(known.refusal)
 		known.accepted, known.refusal = true, nil
 		return
 	}
 	refused := classify(err)
 	known.refusal = &refused
+	if refused.byRight {
+		r.rightTried[refused.message] = now
+	}
 	pause := min(longestPause, firstPause<<known.refusals)
 	known.retryAt = now.Add(cmp.Or(refused.delay, pause))
 	known.refusals = min(known.refusals+1, 8) // more would overflow the shift without effect
+}
+
+// granted releases the pods that the same missing right has kept: the eviction of one of them was accepted.
+func (r *requests) granted(before *refusal) {
+	if before == nil || !before.byRight {
+		return
+	}
+	for _, other := range r.byPod {
+		if other.refusal != nil && other.refusal.byRight && other.refusal.message == before.message {
+			other.refusal.byRight, other.retryAt = false, time.Time{}
+		}
+	}
 }
 
 // earliest returns the earlier of two times; zero means never.
