@@ -65,7 +65,7 @@ Exit status: 0 success; 1 failed, refused or unhealthy; 2 invalid usage or input
 	root.Version = readBuild().String()
 	root.SetVersionTemplate("drydock {{.Version}}\n")
 	root.SilenceErrors, root.SilenceUsage = true, true
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return flagError(err) })
+	root.SetFlagErrorFunc(flagError)
 	c.addGlobalFlags(root)
 	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newServe(c), newCodecServer(c), newSetup(c), newConfig(c), newDoctor(c), newVersion(c), newMan(c))
 	addExamples(root)
@@ -73,8 +73,11 @@ Exit status: 0 success; 1 failed, refused or unhealthy; 2 invalid usage or input
 	return root
 }
 
-// flagError says how to write a duration.
-func flagError(err error) error {
+// flagError says how to write a duration, and how to name a cluster that a command reads with the credentials of its user.
+func flagError(cmd *cobra.Command, err error) error {
+	if unknown, is := errors.AsType[*pflag.NotExistError](err); is && unknown.GetSpecifiedName() == "cluster" && cmd.Flags().Lookup("context") != nil {
+		return usagef("%w: %s reads the cluster with your own credentials, so name its --context", err, cmd.CommandPath())
+	}
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok || invalid.GetFlag().Value.Type() != "duration" {
 		return err
@@ -94,6 +97,7 @@ func noun(use, short string) *cobra.Command {
 		Args:                       cobra.ArbitraryArgs,
 		DisableFlagsInUseLine:      true,
 		SuggestionsMinimumDistance: 2,
+		FParseErrWhitelist:         cobra.FParseErrWhitelist{UnknownFlags: true}, // those of an unknown verb
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
 				return cmd.Help()

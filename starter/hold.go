@@ -229,7 +229,7 @@ func newHoldStatus(c *cli) *cobra.Command {
 // holdStatus is the output of -o json: the holds.
 type holdStatus struct {
 	Holds []drydockv1.Hold `json:"holds"`
-	// Subscribers is the number of rollouts and node maintenances that are notified of changes.
+	// Subscribers is the number of workflows that are notified of changes: rollouts, node maintenances, Harbors, and schedulers of slots.
 	Subscribers int `json:"subscribers"`
 	// NotSaved is why the holds are not saved on the hub; they are lost if the workflow is terminated.
 	NotSaved string `json:"notSaved,omitempty"`
@@ -265,7 +265,7 @@ func printHolds(w *page, status holdStatus, now time.Time) {
 }
 
 func subscribersText(n int) string {
-	return pluralOf(n, "rollout or node maintenance is", "rollouts and node maintenances are")
+	return pluralOf(n, "workflow is", "workflows are")
 }
 
 // heldText describes the effect of a hold.

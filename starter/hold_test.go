@@ -94,7 +94,7 @@ func (s *stage) holdsAndReleases(t *testing.T) {
 	held := succeeds(t, "hold", "--all", "--reason", "flood in hall 2")
 	require.Regexp(t, `^every cluster is held since \S+T\S+ by \S+: flood in hall 2; running steps finish, no new one starts; `+
 		"`drydock release --all` continues\n", held)
-	require.Contains(t, held, "notified; see `drydock hold status`\n")
+	require.Regexp(t, "\\d+ workflows? (is|are) notified; see `drydock hold status`\n", held, "schedulers of slots, too")
 	require.Regexp(t, `^already held: every cluster is held since .*: flood in hall 2; now held by \S+: fire\n`, succeeds(t, "hold", "--all", "--reason", "fire"))
 	require.Regexp(t, `(?m)^every cluster +\S+ ago +\S+ +fire +drydock release --all$`, succeeds(t, "hold", "status"))
 	require.Equal(t, "all\n", succeeds(t, "hold", "status", "-o", "name"))

@@ -74,6 +74,16 @@ func TestWrongUsage(t *testing.T) {
 			stderr: `error: drydock upgrade has no command "undo" (see drydock upgrade --help)`,
 		},
 		{
+			name:   "an unknown verb with its flags",
+			args:   []string{"upgrade", "strat", "-f", "june.yaml"},
+			stderr: `error: drydock upgrade has no command "strat": did you mean start? (see drydock upgrade --help)`,
+		},
+		{
+			name:   "the name of a cluster where its context is needed",
+			args:   []string{"lock", "list", "--cluster", "spoke-1"},
+			stderr: "error: unknown flag: --cluster: drydock lock list reads the cluster with your own credentials, so name its --context (see drydock lock list --help)",
+		},
+		{
 			name:   "a missing name",
 			args:   []string{"upgrade", "status"},
 			stderr: "error: NAME is missing (see drydock upgrade status --help)",

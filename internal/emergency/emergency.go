@@ -78,7 +78,7 @@ type Answer struct {
 	Changes []Change `json:"changes"`
 	// Holds are all the holds after the change.
 	Holds []drydockv1.Hold `json:"holds"`
-	// Subscribers is how many rollouts and node maintenances receive it.
+	// Subscribers is how many workflows receive it.
 	Subscribers int `json:"subscribers"`
 }
 
