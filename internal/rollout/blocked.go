@@ -209,7 +209,8 @@ func ExpectationOf(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) Expec
 	}
 	if blocked := blockedNow(status, now); blocked != nil {
 		expectation.Unknown = blocked.Name + " is blocked"
-		if what, _, _ := strings.Cut(blocked.Message, " ("); what != "" {
+		what, _, _ := strings.Cut(strings.TrimPrefix(blocked.Message, "cluster "+blocked.Name+": "), ": ") // the wait says the rest
+		if what, _, _ = strings.Cut(what, " ("); what != "" {
 			expectation.Unknown += ": " + what
 		}
 		if blocked.Until != nil && now.Before(blocked.Until.Time) {

@@ -52,6 +52,13 @@ func TestABlockedOrOutdatedRolloutHasABoundInsteadOfAnEstimate(t *testing.T) {
 	require.NotNil(t, rollout.ExpectationOf(status, waitNow.Time).Estimate, "most waits for a budget are short")
 	require.Equal(t, "a is blocked: 1 pod blocked by PodDisruptionBudget shop/a", rollout.ExpectationOf(status, later).Unknown)
 
+	for message, unknown := range map[string]string{
+		"acquire w1: cluster a: its API server forbids the request: grant the role": "a is blocked: acquire w1",
+		"cluster a: its API server does not answer: connection refused":             "a is blocked: its API server does not answer",
+	} {
+		status.Clusters[0].Message = message
+		require.Equal(t, unknown, rollout.ExpectationOf(status, later).Unknown, "the wait says the rest")
+	}
 	status.Clusters[0].Reason = ""
 	require.Equal(t, rollout.Expectation{Estimate: status.Status.Estimate, Bound: "the batch times out", BoundAt: status.Status.CurrentBatchDeadline}, rollout.ExpectationOf(status, later))
 	require.Equal(t, rollout.Expectation{Unknown: "it takes longer than expected", Bound: "the batch times out", BoundAt: status.Status.CurrentBatchDeadline},
