@@ -196,8 +196,8 @@ func TestTheDetailsOfALockControllerAreLimited(t *testing.T) {
 	require.Less(t, len(locksworkflow.Details(&status)), 2048)
 	require.Contains(t, locksworkflow.Details(&status), "| worker-0.example.com | inactive | PodReady | pod tf/vrouter: container agent is not ready |")
 	require.Less(t, len(locksworkflow.ApplySummary(due)), 200)
-	require.Equal(t, "worker-0.example.com inactive, worker-1.example.com inactive, worker-2.example.com inactive, worker-3.example.com inactive and 96 more", locksworkflow.ApplySummary(due))
-	require.Equal(t, "cluster created, n1 removed, n2 PodNotReady", locksworkflow.ApplySummary(lockcontroller.Due{Changes: []locks.LockDecision{
+	require.Equal(t, "locks: worker-0.example.com inactive, worker-1.example.com inactive, worker-2.example.com inactive, worker-3.example.com inactive and 96 more", locksworkflow.ApplySummary(due))
+	require.Equal(t, "locks: cluster created, n1 removed, n2 PodNotReady", locksworkflow.ApplySummary(lockcontroller.Due{Changes: []locks.LockDecision{
 		{Kind: locks.ClusterLockKind, Action: locks.Create},
 		{Kind: locks.NodeLockKind, Node: "n1", Action: locks.Delete},
 		nodeLock("n2", lcmv1.LockActive, lcmv1.LockActive, locks.PodNotReady),

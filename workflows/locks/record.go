@@ -175,18 +175,18 @@ func (r *record) applied(due lockcontroller.Due) {
 
 // applySummary describes the changes that are about to be applied, for the Web UI.
 func applySummary(due lockcontroller.Due) string {
-	summary := ""
+	summary := "locks: "
 	for i, change := range due.Changes {
 		text := changeText(change)
 		if len(summary)+len(text) > kit.SummaryLimit {
-			return strings.TrimPrefix(fmt.Sprintf("%s and %d more", summary, len(due.Changes)-i+due.More), " and ")
+			return fmt.Sprintf("%s and %d more", strings.TrimSpace(summary), len(due.Changes)-i+due.More)
 		}
 		if i > 0 {
 			summary += ", "
 		}
 		summary += text
 	}
-	if summary == "" {
+	if len(due.Changes) == 0 {
 		return "apply the lock policy"
 	}
 	return summary

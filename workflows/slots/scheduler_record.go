@@ -46,6 +46,8 @@ func (s *maintenanceScheduler) show(ctx workflow.Context) {
 		free, _ := s.decided.Remaining()
 		d.Row("free slots", strconv.Itoa(free))
 		d.Row("waiting", strconv.Itoa(len(s.decided.Waiting)))
+	} else {
+		d.Row("maintenances", "none has a slot or waits for one")
 	}
 	d.WriteString("\n")
 	if !s.slots.Empty() {

@@ -29,10 +29,14 @@ func closedOwner(who string) scheduling.Holder {
 func TestAReleasedSlotGoesToTheNextRequestAndTheNextRunKnowsIt(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.RunSteps(
-		func() { w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2)) },
+		func() {
+			require.Contains(t, w.Details(), "none has a slot or waits for one")
+			w.Request("june", workflowtest.SlotFor("a", 1), workflowtest.SlotFor("b", 2))
+		},
 		func() { require.Empty(t, w.Grants(), "the nodes are not listed"); w.ShowAllNodes() },
 		func() {
 			require.Equal(t, []string{"june a"}, w.Grants())
+			require.NotContains(t, w.Details(), "none has a slot or waits for one")
 			w.Request("july", workflowtest.SlotFor("c", 3))
 		},
 		func() { w.Release("june", 1) },

@@ -112,7 +112,7 @@ func Scopes(s emergency.State) []string {
 var HoldC1 = emergency.Request{Clusters: []string{"c1"}, Actor: "ann", Reason: "flood"}
 
 // Details returns the current details of the workflow.
-func (w *EmergencyStopWorld) Details() string {
+func (w *World) Details() string {
 	value, err := w.QueryWorkflow("__temporal_workflow_metadata")
 	require.NoError(w.T, err)
 	var metadata sdkpb.WorkflowMetadata
