@@ -10,7 +10,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
-	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/portal"
@@ -198,36 +197,14 @@ type upgradeModel struct {
 	// Batch is e.g. "Batch 2 of 5".
 	Batch, Counts string
 	Wait          *waitModel
-	StartedAt     time.Time
+	// Held is a hold that Wait does not describe.
+	Held      string
+	StartedAt time.Time
 	// Estimate of the end; nil: EndUnknown says why, and Bound what happens at BoundAt at the latest.
 	Estimate          *time.Time
 	EndUnknown, Bound string
 	BoundAt           *time.Time
 	Path, URL         string
-}
-
-// waitModel explains a wait.
-type waitModel struct {
-	Reason, Message string
-	Since           time.Time
-	Until           *time.Time
-	Blockers        []drydockv1.Blocker
-}
-
-func newWait(wait *drydockv1.Wait) *waitModel {
-	if wait == nil {
-		return nil
-	}
-	model := &waitModel{Reason: wait.Reason, Message: wait.Message, Since: wait.Since.Time}
-	for _, b := range wait.Blockers {
-		if b.Message == "" || !strings.Contains(wait.Message, b.Message) { // no text is repeated
-			model.Blockers = append(model.Blockers, b)
-		}
-	}
-	if wait.Until != nil {
-		model.Until = &wait.Until.Time
-	}
-	return model
 }
 
 // newUpgrade describes a rollout as it is now.
@@ -260,7 +237,7 @@ func newUpgrade(u Upgrade, ui webUI, now time.Time) upgradeModel {
 	if expectation.BoundAt != nil {
 		model.BoundAt = &expectation.BoundAt.Time
 	}
-	model.Wait = newWait(u.Status.Wait)
+	model.Wait, model.Held = newWait(u.Status.Wait), heldBeside(u.Status.Held, u.Status.Wait)
 	return model
 }
 
@@ -356,10 +333,12 @@ func newCluster(c ranv1.ClusterStatus, v *View, requestor string, over bool) clu
 
 // nodeModel is one maintenance of a node.
 type nodeModel struct {
-	Of        Node
-	Pill      pill
-	Unread    string
-	Wait      *waitModel
+	Of     Node
+	Pill   pill
+	Unread string
+	Wait   *waitModel
+	// Held is a hold that Wait does not describe.
+	Held      string
 	Steps     []stepModel
 	Path, URL string
 }
@@ -382,7 +361,7 @@ func newNode(n Node, ui webUI, now time.Time) nodeModel {
 	state := stateOf(n)
 	model := nodeModel{Of: n, Pill: statePill(state), Unread: unreadWords(n.Known, n.Running()), Path: nodePath(n), URL: ui.link(n.WorkflowID, n.RunID)}
 	if n.Running() {
-		model.Wait = newWait(n.Status.Wait)
+		model.Wait, model.Held = newWait(n.Status.Wait), heldBeside(n.Status.Held, n.Status.Wait)
 		if rollout.Blocks(n.Status.Wait, now) {
 			model.Pill = pill{"warn", model.Pill.Words + ", blocked"}
 		}

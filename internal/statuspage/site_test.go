@@ -17,8 +17,10 @@ import (
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
 	statusv1 "drydock.dev/drydock/internal/statuspage/proto/drydock/v1"
 	"drydock.dev/drydock/internal/statuspage/proto/drydock/v1/statusv1connect"
@@ -56,6 +58,20 @@ func TestPagesShowTheCurrentState(t *testing.T) {
 			require.NotContains(t, body, "Maintaining nodes", "the rollout is blocked")
 		})
 	}
+}
+
+func TestAHoldIsShownOnce(t *testing.T) {
+	hold := &drydockv1.Hold{Scope: "cluster/spoke-3", By: "ann", Reason: "flood in hall 2", Since: metav1.NewTime(noon)}
+	view := fleet()
+	view.Upgrades[0].Status.Held = hold
+	_, web := shown(t, view)
+	_, _, body := get(t, web.URL+"/upgrades/prod/november")
+	require.Contains(t, body, "flood in hall 2", "the rollout waits for something else")
+
+	view.Upgrades[0].Status.Wait = emergency.Wait(*hold, metav1.NewTime(noon))
+	_, web = shown(t, view)
+	_, _, body = get(t, web.URL+"/upgrades/prod/november")
+	require.Equal(t, 1, strings.Count(body, "flood in hall 2"))
 }
 
 func TestAMissingSubjectIsNotFound(t *testing.T) {
