@@ -68,11 +68,7 @@ func (s rolloutStatus) frame(now time.Time, style frameStyle) string {
 // nextStep is what a person can do about a rollout that waits for one, or that has ended without success, after a separator; empty if there is nothing
 // to do.
 func (s rolloutStatus) nextStep(separator string) string {
-	name := s.Metadata.Namespace + "/" + s.Metadata.Name
-	does, command := rollout.NextStep(&s.Status, name)
-	if counts := s.Status.Counts; command == "" && s.over() && counts.Cancelled+counts.Pending > 0 {
-		does, command = "continue with the clusters that were cancelled or not started", "drydock upgrade retry "+name+" --unfinished"
-	}
+	does, command := rollout.NextStep(&s.Status, s.Metadata.Namespace+"/"+s.Metadata.Name)
 	if command == "" {
 		return ""
 	}

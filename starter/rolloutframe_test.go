@@ -82,8 +82,13 @@ func TestARolloutThatWorksSaysAtWhat(t *testing.T) {
 
 func TestTheFrameOfAFailedRolloutNamesItsRetry(t *testing.T) {
 	const retry = "retry the clusters that failed or timed out: `drydock upgrade retry prod/november`"
+	const both = "retry the clusters that failed or timed out, and continue with the others: `drydock upgrade retry prod/november --unfinished`"
 	status := atNoon()
 	status.Status.Clusters[1].State = ranv1.ClusterFailed
+	status.Status.Counts = rollout.Count(status.Status.Clusters)
+	status.Status.Status.CompletedAt = ago(0)
+	require.Contains(t, status.frame(noon, frameStyle{}), "\n"+both, "a retry of the failed one alone would count the other as cancelled")
+	status.Status.Status.CompletedAt, status.Status.Clusters[2].State = nil, ranv1.ClusterComplete
 	status.Status.Counts = rollout.Count(status.Status.Clusters)
 	require.NotContains(t, status.frame(noon, frameStyle{}), retry, "it still runs")
 	status.Status.Status.CompletedAt = ago(0)

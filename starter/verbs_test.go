@@ -156,7 +156,7 @@ func TestTheExitStatusOfAStatusIsThatOfTheRollout(t *testing.T) {
 	ended.Status.Conditions[0].Status, ended.Status.Conditions[0].Reason, ended.Status.Conditions[0].Message = metav1.ConditionFalse, ranv1.ReasonTimedOut, "1 cluster timed out"
 	ended.Status.Counts.TimedOut = 1
 	require.EqualError(t, ended.failure(target), "rollout prod/november did not succeed (TimedOut): 1 cluster timed out; "+
-		"retry the clusters that failed or timed out: `drydock upgrade retry prod/november`")
+		"retry the clusters that failed or timed out, and continue with the others: `drydock upgrade retry prod/november --unfinished`")
 }
 
 func TestEveryVerbThatChangesSomethingTakesAReason(t *testing.T) {

@@ -82,10 +82,12 @@ func DeepestWait(status *ranv1.ClusterGroupUpgradeStatus) *drydockv1.Wait {
 // NextStep is the command with which a person ends the wait of a rollout, namespace/name, or repairs its failure, and what that does; empty if there is
 // none.
 func NextStep(status *ranv1.ClusterGroupUpgradeStatus, name string) (does, command string) {
-	reason, verb := "", ""
+	reason, verb, flag := "", "", ""
 	if status.Wait != nil {
 		reason = status.Wait.Reason
 	}
+	over := status.Status.CompletedAt != nil
+	failed, unfinished := status.Counts.Failed+status.Counts.TimedOut > 0, status.Counts.Cancelled+status.Counts.Pending > 0
 	switch {
 	case reason == ranv1.ReasonNotEnabled:
 		does, verb = "start it", "enable"
@@ -93,12 +95,16 @@ func NextStep(status *ranv1.ClusterGroupUpgradeStatus, name string) (does, comma
 		does, verb = "approve the next batch", "approve"
 	case reason == ReasonPaused:
 		does, verb = "continue", "resume"
-	case status.Status.CompletedAt != nil && status.Counts.Failed+status.Counts.TimedOut > 0:
+	case over && failed && unfinished:
+		does, verb, flag = "retry the clusters that failed or timed out, and continue with the others", "retry", " --unfinished"
+	case over && failed:
 		does, verb = "retry the clusters that failed or timed out", "retry"
+	case over && unfinished:
+		does, verb, flag = "continue with the clusters that were cancelled or not started", "retry", " --unfinished"
 	default:
 		return "", ""
 	}
-	return does, "drydock upgrade " + verb + " " + name
+	return does, "drydock upgrade " + verb + " " + name + flag
 }
 
 // ReasonPaused: a cluster starts nothing new while its rollout is paused.
