@@ -5,10 +5,12 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	sdktemporal "go.temporal.io/sdk/temporal"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -76,7 +78,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 		return drydock(t, "__complete", "node", "list", "--cluster", "").stdout == "spoke-1\n:4\n"
 	}, patience, tick, "the clusters are those of running work")
 	require.Contains(t, succeeds(t, "node", "list", "-l", "phase=Completed", "-o", "wide", "-n", "default"), "node/spoke-1/default/worker-1-kim.example.com")
-	require.Equal(t, "no node maintenances; start one with `drydock node maintain NODE --cluster CLUSTER`\n", succeeds(t, "node", "list", "-n", "nowhere", "-o", "table"))
+	require.Equal(t, "no maintenances in namespace nowhere in cluster spoke-1\n", succeeds(t, "node", "list", "-n", "nowhere", "-o", "table"))
 	require.Equal(t, "worker-1-kim.example.com", succeeds(t, "node", "list", "-l", "phase=Completed", "-o", "jsonpath={.items[0].name}"))
 	require.Contains(t, drydock(t, "node", "done", "worker-1").stderr, "error: the last maintenance of node worker-1 has already ended: maintenance default/")
 	prints(t, `3 maintenances: 2 Cancelled, 1 Completed\n`, "node", "list")
@@ -262,6 +264,14 @@ func TestFailAfterDoneAndRecoverWithoutFailAreRefused(t *testing.T) {
 func nodeReaches(t *testing.T, name string, state maintenancev1.NodeState) maintenanceStatus {
 	t.Helper()
 	return awaitOutput(t, func(s maintenanceStatus) bool { return s.Status.State == state }, "node", "status", name)
+}
+
+func TestTheClocksOfAFailureHaveStopped(t *testing.T) {
+	blocker := drydockv1.Blocker{Kind: "Pod", Namespace: "shop", Name: "web", Message: "shop/web allows 0 of 3", Since: ago(20 * time.Minute)}
+	status := maintenanceStatus{Status: maintenancev1.NodeMaintenanceStatus{
+		State: maintenancev1.NodeFailed, Failure: &maintenancev1.Failure{Reason: temporal.ErrDrainTimedOut, Message: "1 pod is left", Blockers: []drydockv1.Blocker{blocker}},
+	}}
+	require.Contains(t, status.frame(noon, frameStyle{}), "\nfailed: DrainTimedOut: 1 pod is left\n  Pod shop/web: shop/web allows 0 of 3")
 }
 
 func TestTheResultOfAMaintenanceIsPrintedOnce(t *testing.T) {

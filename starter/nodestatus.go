@@ -217,8 +217,8 @@ func (s maintenanceStatus) frame(now time.Time, style frameStyle) string {
 	}
 	if status.Failure != nil {
 		lines = append(lines, "failed"+failureText(status.Failure))
-		for _, blocker := range status.Failure.Blockers {
-			lines = append(lines, "  "+reasonFor(blocker.String(), blocker.Message, blocker.Since, now))
+		for _, blocker := range status.Failure.Blockers { // their clocks have stopped
+			lines = append(lines, "  "+reasonFor(blocker.String(), blocker.Message, nil, now))
 		}
 	}
 	if drain := status.Drain; drain != nil && status.State == maintenancev1.NodeDraining {
