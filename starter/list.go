@@ -91,6 +91,8 @@ type listing struct {
 	Items  []workflowRow  `json:"items"`
 	Counts map[string]int `json:"counts"`
 	kind   *listKind
+	// within says what the list is limited to, e.g. " in namespace prod"; empty: it is not.
+	within string
 	// running means that only running workflows are listed.
 	running bool
 }
@@ -122,6 +124,8 @@ func (l listing) lines(time.Time) []statusLine {
 
 func (l listing) frame(now time.Time, style frameStyle) string {
 	switch {
+	case len(l.Items) == 0 && l.within != "":
+		return fmt.Sprintf("no %ss%s", l.kind.word, l.within)
 	case len(l.Items) == 0 && l.running:
 		return l.kind.noneRunning
 	case len(l.Items) == 0:

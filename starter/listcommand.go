@@ -113,10 +113,28 @@ func (c *cli) readList(ctx context.Context, s *server, kind *listKind, selector 
 		kind.details(ctx, s, rows)
 	}
 	list := newListing(kind, rows, running)
+	list.within = c.listWithin(kind, selector, running)
 	if kind.extend != nil && c.output != formatName {
 		return kind.extend(ctx, s, list)
 	}
 	return list, nil
+}
+
+// listWithin says to what a list is limited by its flags, and by --running if there are others.
+func (c *cli) listWithin(kind *listKind, selector labels.Selector, running bool) (within string) {
+	if kind.namespaced && c.namespace != "" {
+		within += " in namespace " + c.namespace
+	}
+	if kind.clustered && c.cluster != "" {
+		within += " in cluster " + c.cluster
+	}
+	if !selector.Empty() {
+		within += " with " + selector.String()
+	}
+	if running && within != "" {
+		within = " running" + within
+	}
+	return within
 }
 
 // listQuery is the visibility query for the workflows of a noun in the cluster and the namespace of the flags, as far as their ids begin with them.

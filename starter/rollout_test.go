@@ -292,8 +292,8 @@ func (s *stage) listsRollouts(t *testing.T) {
 	table := succeeds(t, "upgrade", "list", "-n", "prod")
 	require.Regexp(t, `(?m)^prod +november +Completed +2 +`, table)
 	require.Contains(t, table, "2 Completed, 1 Failed, ")
-	require.Equal(t, "no rollouts; start one with `drydock upgrade start -f FILE`\n", succeeds(t, "upgrade", "list", "-n", "test"))
-	require.Equal(t, "no rollout is running\n", succeeds(t, "upgrade", "list", "-n", "test", "--running"))
+	require.Equal(t, "no rollouts in namespace test\n", succeeds(t, "upgrade", "list", "-n", "test"))
+	require.Equal(t, "no rollouts running in namespace test with phase=Failed\n", succeeds(t, "upgrade", "list", "-n", "test", "-l", "phase=Failed", "--running"))
 	require.Empty(t, succeeds(t, "upgrade", "list", "-n", "test", "-o", "name"))
 }
 
