@@ -2,14 +2,11 @@ package main
 
 import (
 	"bytes"
-	"cmp"
-	"fmt"
 	"os"
 	"regexp"
 	"strings"
 	"time"
 
-	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/jedib0t/go-pretty/v6/text"
 )
 
@@ -137,135 +134,4 @@ func clock(at, now time.Time) string {
 		return at.Format(time.TimeOnly + "Z07:00")
 	}
 	return stamp(at, now)
-}
-
-// wide is the header of a column that only -o wide shows.
-type wide string
-
-// grid is a table as kubectl prints them: columns divided by spaces only.
-type grid struct {
-	table.Writer
-	style   frameStyle
-	columns []table.ColumnConfig
-	rows    []table.Row
-}
-
-func (s frameStyle) newTable(header ...any) *grid {
-	g := &grid{Writer: table.NewWriter(), style: s}
-	style := table.StyleDefault
-	style.Options = table.OptionsNoBordersAndSeparators
-	style.Box.PaddingLeft, style.Box.PaddingRight = "", gap
-	g.SetStyle(style)
-	g.SuppressTrailingSpaces()
-	for i, title := range header {
-		if name, ok := title.(wide); ok {
-			header[i] = string(name)
-			if !s.wide {
-				g.columns = append(g.columns, table.ColumnConfig{Number: i + 1, Hidden: true})
-			}
-		}
-	}
-	if len(header) > 0 && !s.bare {
-		g.AppendHeader(table.Row(header))
-	}
-	return g
-}
-
-// hide leaves out a column, which counts from 1.
-func (g *grid) hide(column int) {
-	g.columns = append(g.columns, table.ColumnConfig{Number: column, Hidden: true})
-}
-
-// AppendRow adds a row. It keeps the row, too, to measure its cells.
-func (g *grid) AppendRow(row table.Row, _ ...table.RowConfig) {
-	for i, cell := range row {
-		if content, ok := cell.(string); ok { // before the widths are measured
-			row[i] = localTimes(content, g.style.zone)
-		}
-	}
-	g.rows = append(g.rows, row)
-	g.Writer.AppendRow(row)
-}
-
-// narrowest is the smallest width of a wrapped column.
-const narrowest = 20
-
-// Render draws the table. If it is wider than the terminal, the widest columns with sentences are wrapped between words. Names are never broken: a
-// table that does not fit without that is left to the terminal. Commands that are longer than their column follow the table.
-func (g *grid) Render() string {
-	g.SetColumnConfigs(g.columns)
-	whole := g.Writer.Render()
-	fitted := whole
-	for limits := map[int]int{}; ; {
-		over := text.LongestLineLen(fitted) - g.style.width
-		if g.style.width <= 0 || over <= 0 {
-			return fitted + g.broken(limits)
-		}
-		column, width := g.widest(limits)
-		if width <= narrowest {
-			return whole
-		}
-		limits[column] = max(width-over, narrowest)
-		configs := append([]table.ColumnConfig{}, g.columns...)
-		for number, limit := range limits {
-			configs = append(configs, table.ColumnConfig{Number: number, WidthMax: limit, WidthMaxEnforcer: foldedCell})
-		}
-		g.SetColumnConfigs(configs)
-		fitted = g.Writer.Render()
-	}
-}
-
-// foldedCell wraps a cell between words, and breaks what is longer than the column.
-func foldedCell(cell string, width int) string {
-	lines := folded(cell, width)
-	for i, line := range lines {
-		if text.LongestLineLen(line) > width {
-			lines[i] = text.WrapSoft(line, width)
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-// command matches a command in a sentence.
-var command = regexp.MustCompile("`[^`]* [^`]*`")
-
-// broken returns lines with the commands that their columns broke, each once.
-func (g *grid) broken(limits map[int]int) string {
-	var lines string
-	for _, row := range g.rows {
-		for i, cell := range row {
-			for _, command := range command.FindAllString(fmt.Sprint(cell), -1) {
-				if limit := limits[i+1]; limit > 0 && text.LongestLineLen(command) > limit && !strings.Contains(lines, command) {
-					lines += "\nto copy: " + command
-				}
-			}
-		}
-	}
-	return lines
-}
-
-// widest returns the column with the longest sentence, as it is limited already.
-func (g *grid) widest(limits map[int]int) (column, width int) {
-	for _, row := range g.rows {
-		for i, cell := range row {
-			content := fmt.Sprint(cell)
-			if g.hidden(i+1) || !strings.Contains(content, " ") {
-				continue
-			}
-			length := text.LongestLineLen(content)
-			if limit := cmp.Or(limits[i+1], length); min(length, limit) > width {
-				column, width = i+1, min(length, limit)
-			}
-		}
-	}
-	return column, width
-}
-
-func (g *grid) hidden(column int) bool {
-	for _, config := range g.columns {
-		if config.Number == column && config.Hidden {
-			return true
-		}
-	}
-	return false
 }

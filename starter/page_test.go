@@ -43,11 +43,21 @@ func TestATableHasItsWideColumnsAndHeadersOnDemand(t *testing.T) {
 	require.Contains(t, longTable(frameStyle{bare: true}), "spoke-1")
 }
 
-func TestATableThatCannotFitIsLeftWhole(t *testing.T) {
-	style := frameStyle{width: 30}
-	whole := longTable(frameStyle{})
-	require.Equal(t, whole, longTable(style), "no name is broken")
-	require.Equal(t, whole, style.wrap(whole), "and its columns stay")
+func TestATableThatCannotFitHasItsSentencesBelowTheRows(t *testing.T) {
+	style := frameStyle{width: 45}
+	fitted := longTable(style)
+	require.True(t, strings.HasPrefix(fitted, "CLUSTER   STATE     STARTED\nspoke-1   running   15m ago\n      DisruptionBudget for 15m:"), fitted)
+	require.True(t, strings.HasSuffix(fitted, "\nspoke-2   pending   15m ago"), fitted)
+	require.LessOrEqual(t, text.LongestLineLen(fitted), style.width)
+	for word := range strings.FieldsSeq(longReason) {
+		require.Contains(t, fitted, word)
+	}
+	require.NotContains(t, longTable(frameStyle{width: 45, bare: true}), "CLUSTER")
+
+	names := style.newTable("NAMESPACE", "NAME")
+	names.AppendRow(table.Row{"default", strings.Repeat("n", 63)})
+	require.Equal(t, "NAMESPACE   NAME\ndefault     "+strings.Repeat("n", 63), names.Render(), "no name is broken")
+	require.Equal(t, names.Render(), style.wrap(names.Render()), "and its columns stay")
 }
 
 func TestAHeadlineTakesTheLinesThatItNeeds(t *testing.T) {
