@@ -65,6 +65,10 @@ func doctorNamesMissingCRDs(t *testing.T) {
 		Check: "hub hub: CRDs", Fix: "run `drydock setup --hub-context hub`",
 		Detail: "missing: maintenancewindows.drydock.dev, clustergroupupgrades.ran.openshift.io, precachingconfigs.ran.openshift.io, components.sreportal.io, incidents.sreportal.io, maintenances.sreportal.io",
 	}, find(t, findings, "hub hub: CRDs"))
+	require.Equal(t, finding{
+		Check: "hub hub: namespace", Fix: "run `drydock setup --hub-context hub`",
+		Detail: "drydock-system is missing: holds and the final status of rollouts are not saved, and no rollout can be retried",
+	}, find(t, findings, "hub hub: namespace"))
 	require.True(t, find(t, findings, "hub hub: managed clusters").OK)
 	require.Contains(t, find(t, findings, "spoke hub: CRDs").Detail, lockCRD)
 
@@ -126,6 +130,7 @@ func setupInstalls(t *testing.T, objects dynamic.Interface) {
 	const cgus = "clustergroupupgrades.ran.openshift.io"
 	table := succeeds(t, "setup", "--hub-context", "hub")
 	require.Regexp(t, `(?m)^hub hub +CRD `+cgus+` +added$`, table)
+	require.Regexp(t, `(?m)^hub hub +namespace drydock-system +added$`, table)
 	require.True(t, established(crdNamed(t, objects, cgus)), "setup waits until the cluster serves it")
 
 	// An older version of the CRD lacked a short name.
@@ -136,6 +141,8 @@ func setupInstalls(t *testing.T, objects dynamic.Interface) {
 	require.NoError(t, err)
 	table = succeeds(t, "setup", "--hub-context", "hub")
 	require.Regexp(t, `(?m)^hub hub +CRD `+cgus+` +upToDate$`, table)
+	require.Regexp(t, `(?m)^hub hub +namespace drydock-system +upToDate$`, table)
+	require.Regexp(t, `(?m)^ok +hub hub: namespace +drydock-system exists$`, drydock(t, "doctor", "--hub-context", "hub").stdout)
 	shortNames, _, err := unstructured.NestedStringSlice(crdNamed(t, objects, cgus).Object, "spec", "names", "shortNames")
 	require.NoError(t, err)
 	require.Equal(t, []string{"cgu"}, shortNames)

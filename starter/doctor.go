@@ -159,7 +159,7 @@ func (c *cli) examineCluster(ctx context.Context, at place, where sites) []findi
 	}
 	findings := []finding{well(at.String(), "kubernetes "+version.GitVersion)}
 	if at.site == hubSite {
-		findings = append(findings, examineManagedClusters(asked, at))
+		findings = append(findings, examineManagedClusters(asked, at), examineHubNamespace(ctx, config, at))
 	}
 	definitions, pruned := examineCRDs(ctx, config, at, where)
 	running, unknown := runningOperators(ctx, config)

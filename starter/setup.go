@@ -21,7 +21,8 @@ func newSetup(c *cli) *cobra.Command {
 
 In Temporal it registers Drydock's search attributes. On each cluster that is named by its kubeconfig context it installs the CRDs that
 are missing, and brings up to date those it installed before. A CRD that someone else created is left as it is; the fields of Drydock's
-that it lacks are named. Setup may be run again at any time.
+that it lacks are named. On the hub it creates namespace drydock-system, in which Drydock saves holds and the final status of rollouts.
+Setup may be run again at any time.
 
 With --print-rbac it only prints roles of the worker, for kubectl apply -f -: hub for the hub, manifestworks for one whose rollouts apply
 manifest works, initiator for a spoke, lock-controller for a spoke with managed workload locks, harbor for one with HarborClusters,
@@ -79,6 +80,13 @@ func (c *cli) setUp(ctx context.Context, where sites) ([]setupStep, error) {
 		steps = append(steps, installed...)
 		if err != nil {
 			return steps, err
+		}
+		if place.site == hubSite {
+			created, err := c.createHubNamespace(ctx, place)
+			if err != nil {
+				return steps, err
+			}
+			steps = append(steps, created)
 		}
 	}
 	return steps, nil
