@@ -73,10 +73,10 @@ func (g *grid) Render() string {
 			return fitted + g.broken(limits)
 		}
 		column, width := g.widest(limits)
-		if width <= narrowest {
+		if width == 0 {
 			return g.sentencesBelow(limits)
 		}
-		limits[column] = max(width-over, narrowest)
+		limits[column] = max(width-over, g.least(column))
 		configs := slices.Clone(g.columns)
 		for number, limit := range limits {
 			configs = append(configs, table.ColumnConfig{Number: number, WidthMax: limit, WidthMaxEnforcer: foldedCell})
@@ -146,21 +146,40 @@ func (g *grid) broken(limits map[int]int) string {
 	return lines
 }
 
-// widest returns the column with the longest sentence, as it is limited already.
+// widest returns the column with the longest sentence, as it is limited already; 0: no column can be narrower.
 func (g *grid) widest(limits map[int]int) (column, width int) {
 	for _, row := range g.rows {
 		for i, cell := range row {
 			content := fmt.Sprint(cell)
-			if g.hidden(i+1) || !strings.Contains(content, " ") {
+			if g.hidden(i+1) || !isSentence(content) {
 				continue
 			}
 			length := text.LongestLineLen(content)
-			if limit := cmp.Or(limits[i+1], length); min(length, limit) > width {
+			if limit := cmp.Or(limits[i+1], length); min(length, limit) > max(width, g.least(i+1)) {
 				column, width = i+1, min(length, limit)
 			}
 		}
 	}
 	return column, width
+}
+
+// isSentence reports whether a cell has more than names.
+func isSentence(cell string) bool { return strings.Count(cell, " ") >= 3 }
+
+// least is the smallest width of a column that breaks no word in it.
+func (g *grid) least(column int) int {
+	least := narrowest
+	for _, row := range g.rows {
+		if column > len(row) {
+			continue
+		}
+		for _, word := range unbroken.FindAllString(fmt.Sprint(row[column-1]), -1) {
+			if !strings.Contains(word, " ") { // a command follows the table
+				least = max(least, text.StringWidthWithoutEscSequences(word))
+			}
+		}
+	}
+	return least
 }
 
 func (g *grid) hidden(column int) bool {

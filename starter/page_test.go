@@ -55,8 +55,8 @@ func TestATableThatCannotFitHasItsSentencesBelowTheRows(t *testing.T) {
 	require.NotContains(t, longTable(frameStyle{width: 45, bare: true}), "CLUSTER")
 
 	names := style.newTable("NAMESPACE", "NAME")
-	names.AppendRow(table.Row{"default", strings.Repeat("n", 63)})
-	require.Equal(t, "NAMESPACE   NAME\ndefault     "+strings.Repeat("n", 63), names.Render(), "no name is broken")
+	names.AppendRow(table.Row{"default", "CRD " + strings.Repeat("n", 63)})
+	require.Equal(t, "NAMESPACE   NAME\ndefault     CRD "+strings.Repeat("n", 63), names.Render(), "no name is broken")
 	require.Equal(t, names.Render(), style.wrap(names.Render()), "and its columns stay")
 }
 
