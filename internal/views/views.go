@@ -1,0 +1,162 @@
+// Package views reads and changes objects on the clusters of a hub through the agents of the clusters: ManagedClusterViews and ManagedClusterActions in the
+// namespaces of the clusters. Every function is pure.
+package views
+
+import (
+	"encoding/json"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/safename"
+)
+
+// Kinds of the hub.
+var (
+	Views   = schema.GroupVersionKind{Group: "view.open-cluster-management.io", Version: "v1beta1", Kind: "ManagedClusterView"}
+	Actions = schema.GroupVersionKind{Group: "action.open-cluster-management.io", Version: "v1beta1", Kind: "ManagedClusterAction"}
+)
+
+// Ours selects the views and actions of rollouts.
+const Ours = policies.LabelManagedBy + "=" + policies.ManagedBy
+
+// Object names an object on a cluster.
+type Object struct {
+	Kind            schema.GroupVersionKind
+	Namespace, Name string
+}
+
+// String is the kind, namespace and name.
+func (o Object) String() string { return o.Kind.Kind + " " + o.Namespace + "/" + o.Name }
+
+const (
+	// minInterval and maxInterval limit the interval at which an agent reads an object again. Each read is a request to the hub: viewsPerSecond limits their sum.
+	minInterval    = 10 * time.Second
+	maxInterval    = 5 * time.Minute
+	viewsPerSecond = 20
+)
+
+// Interval is how often the agents read again the objects of that many views.
+func Interval(views int) time.Duration {
+	return min(max(minInterval, time.Duration(views/viewsPerSecond)*time.Second), maxInterval)
+}
+
+// View returns the view of an object on a cluster, without owner. The agent of the cluster reads the object at that interval.
+func View(rollout types.NamespacedName, cluster string, object Object, interval time.Duration) *unstructured.Unstructured {
+	made := newObject(Views, rollout, cluster, object)
+	made.Object["spec"] = map[string]any{"scope": map[string]any{
+		"apiGroup": object.Kind.Group, "version": object.Kind.Version, "kind": object.Kind.Kind,
+		"namespace": object.Namespace, "name": object.Name, "updateIntervalSeconds": int64(interval / time.Second),
+	}}
+	return made
+}
+
+// Update returns the action that updates a viewed object on a cluster, without owner. Change changes the object. The action fails if the object is no longer the
+// viewed version. The agent removes each field that the template omits, so that is the whole object.
+func Update(rollout types.NamespacedName, cluster string, viewed *unstructured.Unstructured, change func(*unstructured.Unstructured) error) (*unstructured.Unstructured, error) {
+	template := viewed.DeepCopy()
+	unstructured.RemoveNestedField(template.Object, "status")
+	template.SetManagedFields(nil)
+	if err := change(template); err != nil {
+		return nil, err
+	}
+	object := Object{Kind: viewed.GroupVersionKind(), Namespace: viewed.GetNamespace(), Name: viewed.GetName()}
+	made := newObject(Actions, rollout, cluster, object)
+	made.Object["spec"] = map[string]any{
+		"actionType": "Update",
+		"kube": map[string]any{
+			"resource": strings.ToLower(object.Kind.Kind), "namespace": object.Namespace, "name": object.Name, "template": template.Object,
+		},
+	}
+	return made, nil
+}
+
+// newObject returns a view or an action for an object. Its name is the same for every attempt.
+func newObject(kind schema.GroupVersionKind, rollout types.NamespacedName, cluster string, object Object) *unstructured.Unstructured {
+	made := &unstructured.Unstructured{Object: map[string]any{}}
+	made.SetGroupVersionKind(kind)
+	made.SetNamespace(cluster)
+	made.SetName(safename.Unique(63, []string{rollout.Namespace, object.Kind.Group, object.Namespace}, rollout.Name, object.Kind.Kind, object.Name))
+	made.SetLabels(policies.RolloutLabels(rollout))
+	return made
+}
+
+// Name names the view, or the action, of a rollout for an object.
+func Name(kind schema.GroupVersionKind, rollout types.NamespacedName, cluster string, object Object) types.NamespacedName {
+	made := newObject(kind, rollout, cluster, object)
+	return types.NamespacedName{Namespace: made.GetNamespace(), Name: made.GetName()}
+}
+
+// Viewed is what a view shows of its object.
+type Viewed struct {
+	// Object is the object as the agent last read it; nil: it is not known.
+	Object *unstructured.Unstructured
+	// Missing: the object does not exist.
+	Missing bool
+	// Problem is why the agent cannot read the object; empty: it can, or has not answered yet.
+	Problem string
+}
+
+// Read reads a view.
+func Read(view *unstructured.Unstructured) Viewed {
+	condition := conditionOf(view, "Processing")
+	switch {
+	case condition == nil:
+		return Viewed{}
+	case condition.Status != metav1.ConditionTrue && condition.Reason == "GetResourceFailed" && strings.HasSuffix(condition.Message, "not found"):
+		return Viewed{Missing: true}
+	case condition.Status != metav1.ConditionTrue:
+		return Viewed{Problem: condition.Message}
+	}
+	result, found, _ := unstructured.NestedMap(view.Object, "status", "result")
+	if !found {
+		return Viewed{}
+	}
+	return Viewed{Object: &unstructured.Unstructured{Object: result}}
+}
+
+// Outcome is the outcome of an action.
+type Outcome struct {
+	// Done: the action has succeeded.
+	Done bool
+	// Failure is why the action failed; empty: it has not.
+	Failure string
+	// Version is the resource version of the object that the action updates.
+	Version string
+}
+
+// OutcomeOf reads an action.
+func OutcomeOf(action *unstructured.Unstructured) Outcome {
+	version, _, _ := unstructured.NestedString(action.Object, "spec", "kube", "template", "metadata", "resourceVersion")
+	outcome := Outcome{Version: version}
+	condition := conditionOf(action, "Completed")
+	switch {
+	case condition == nil:
+	case condition.Status == metav1.ConditionTrue:
+		outcome.Done = true
+	default:
+		outcome.Failure = condition.Message
+		if outcome.Failure == "" {
+			outcome.Failure = condition.Reason
+		}
+	}
+	return outcome
+}
+
+// conditionOf returns the condition of that type; nil: there is none.
+func conditionOf(object *unstructured.Unstructured, kind string) *metav1.Condition {
+	listed, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, one := range listed {
+		text, err := json.Marshal(one)
+		var condition metav1.Condition
+		if err == nil && json.Unmarshal(text, &condition) == nil && condition.Type == kind {
+			return &condition
+		}
+	}
+	return nil
+}

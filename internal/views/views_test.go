@@ -1,0 +1,115 @@
+package views_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/views"
+)
+
+func parse(t *testing.T, text string) *unstructured.Unstructured {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(text), &object.Object))
+	return object
+}
+
+var (
+	june   = types.NamespacedName{Namespace: "fleet", Name: "june"}
+	plans  = schema.GroupVersionKind{Group: "operators.coreos.com", Version: "v1alpha1", Kind: "InstallPlan"}
+	object = views.Object{Kind: plans, Namespace: "ptp", Name: "install-abc"}
+)
+
+func TestAViewNamesItsObjectCompletely(t *testing.T) {
+	view := views.View(june, "c1", object, time.Minute)
+	require.Equal(t, map[string]any{
+		"apiGroup": "operators.coreos.com", "version": "v1alpha1", "kind": "InstallPlan", "namespace": "ptp", "name": "install-abc", "updateIntervalSeconds": int64(60),
+	}, view.Object["spec"].(map[string]any)["scope"])
+	require.Equal(t, "c1", view.GetNamespace())
+	require.Equal(t, "june", view.GetLabels()["openshift-cluster-group-upgrades/clusterGroupUpgrade"])
+	require.Equal(t, "fleet", view.GetLabels()["openshift-cluster-group-upgrades/clusterGroupUpgradeNamespace"])
+	require.Equal(t, views.Name(views.Views, june, "c1", object), types.NamespacedName{Namespace: view.GetNamespace(), Name: view.GetName()})
+	for _, other := range []views.Object{{Kind: plans, Namespace: "sriov", Name: "install-abc"}, {Kind: plans, Namespace: "ptp", Name: "install-xyz"}} {
+		require.NotEqual(t, view.GetName(), views.Name(views.Views, june, "c1", other).Name)
+	}
+	require.NotEqual(t, view.GetName(), views.Name(views.Views, types.NamespacedName{Namespace: "other", Name: "june"}, "c1", object).Name)
+}
+
+func TestTheAnswerOfAnAgentIsRead(t *testing.T) {
+	tests := []struct {
+		name, status    string
+		object, missing bool
+		problem         string
+	}{
+		{name: "no answer yet", status: "{}"},
+		{name: "the object", status: "{conditions: [{type: Processing, status: 'True', reason: GetResourceProcessing}], result: {metadata: {name: install-abc}}}", object: true},
+		{name: "no object", status: `{conditions: [{type: Processing, status: 'False', reason: GetResourceFailed, message: 'failed to get resource with err: installplans "x" not found'}], result: {metadata: {name: old}}}`, missing: true},
+		{
+			name: "no right", status: "{conditions: [{type: Processing, status: 'False', reason: GetResourceFailed, message: forbidden}], result: {metadata: {name: old}}}",
+			problem: "forbidden",
+		},
+		{name: "no such kind", status: "{conditions: [{type: Processing, status: 'False', reason: ResourceGVKInvalid, message: no matches}]}", problem: "no matches"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			viewed := views.Read(parse(t, "status: "+tt.status))
+			require.Equal(t, tt.object, viewed.Object != nil)
+			require.Equal(t, tt.missing, viewed.Missing)
+			require.Equal(t, tt.problem, viewed.Problem)
+		})
+	}
+}
+
+// The agent removes the fields that a template omits, and fails if the resource version is another.
+func TestAnActionUpdatesTheViewedVersionAndKeepsAllOtherFields(t *testing.T) {
+	viewed := parse(t, `
+apiVersion: operators.coreos.com/v1alpha1
+kind: InstallPlan
+metadata: {namespace: ptp, name: install-abc, uid: "1", resourceVersion: "7", labels: {a: b}, managedFields: [{manager: olm}], ownerReferences: [{kind: Subscription, name: ptp}]}
+spec: {approval: Manual, approved: false, generation: 3}
+status: {phase: RequiresApproval}`)
+	action, err := views.Update(june, "c1", viewed, func(plan *unstructured.Unstructured) error {
+		return unstructured.SetNestedField(plan.Object, true, "spec", "approved")
+	})
+	require.NoError(t, err)
+	kube := action.Object["spec"].(map[string]any)["kube"].(map[string]any)
+	require.Equal(t, "Update", action.Object["spec"].(map[string]any)["actionType"])
+	require.Equal(t, []any{"installplan", "ptp", "install-abc"}, []any{kube["resource"], kube["namespace"], kube["name"]})
+	require.Equal(t, parse(t, `
+apiVersion: operators.coreos.com/v1alpha1
+kind: InstallPlan
+metadata: {namespace: ptp, name: install-abc, uid: "1", resourceVersion: "7", labels: {a: b}, ownerReferences: [{kind: Subscription, name: ptp}]}
+spec: {approval: Manual, approved: true, generation: 3}`).Object, kube["template"])
+	require.Equal(t, views.Outcome{Version: "7"}, views.OutcomeOf(action))
+	approved, _, _ := unstructured.NestedBool(viewed.Object, "spec", "approved")
+	require.False(t, approved, "the viewed object stays as it is")
+}
+
+func TestTheOutcomeOfAnActionIsRead(t *testing.T) {
+	const spec = "spec: {kube: {template: {metadata: {resourceVersion: '7'}}}}\n"
+	for name, tt := range map[string]struct {
+		status string
+		want   views.Outcome
+	}{
+		"pending":          {"{}", views.Outcome{Version: "7"}},
+		"done":             {"{conditions: [{type: Completed, status: 'True', reason: ActionDone}]}", views.Outcome{Version: "7", Done: true}},
+		"failed":           {"{conditions: [{type: Completed, status: 'False', reason: UpdateResourceFailed, message: conflict}]}", views.Outcome{Version: "7", Failure: "conflict"}},
+		"without messages": {"{conditions: [{type: Completed, status: 'False', reason: ActionTypeInvalid}]}", views.Outcome{Version: "7", Failure: "ActionTypeInvalid"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			require.Equal(t, tt.want, views.OutcomeOf(parse(t, spec+"status: "+tt.status)))
+		})
+	}
+}
+
+func TestManyViewsAreReadLessOften(t *testing.T) {
+	for count, want := range map[int]time.Duration{0: 10 * time.Second, 100: 10 * time.Second, 600: 30 * time.Second, 1500: 75 * time.Second, 100000: 5 * time.Minute} {
+		require.Equal(t, want, views.Interval(count), count)
+	}
+}
