@@ -9,6 +9,7 @@ import (
 	"drydock.dev/drydock/activities/harbor"
 	"drydock.dev/drydock/activities/health"
 	"drydock.dev/drydock/activities/holds"
+	"drydock.dev/drydock/activities/installplans"
 	"drydock.dev/drydock/activities/jobs"
 	"drydock.dev/drydock/activities/lockcontroller"
 	"drydock.dev/drydock/activities/locks"
@@ -33,6 +34,7 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Defaults: defaults})
 	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&installplans.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&manifestworks.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&holds.Activities{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&windows.Activities{Temporal: server, Workflows: server, Allowed: clusters.Allowed()})

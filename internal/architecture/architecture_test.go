@@ -185,6 +185,7 @@ var familyImports = map[string][]string{
 	"drain":          {"events"},
 	"harbor":         {"events", "health"},
 	"health":         {"events"},
+	"installplans":   {"views"},
 	"jobs":           {"events", "marks"},
 	"lockcontroller": {"health"},
 	"manifestworks":  {"remediation"},
@@ -192,6 +193,7 @@ var familyImports = map[string][]string{
 	"objects":        {"events"},
 	"policies":       {"remediation"},
 	"sweeper":        {"jobs", "scheduler"},
+	"views":          {"remediation"},
 }
 
 // activitiesImportFewFamilies: a family of activities imports only those families that are listed for it. Package activitytest is for tests.

@@ -5,14 +5,16 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 
+	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/manifestworks"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/views"
 )
 
 // part is the part of a kind that the caches keep, for kinds with very many objects.
 type part struct {
 	kind schema.GroupVersionKind
-	// selector selects objects by label; the others are not read.
+	// selector selects objects by label; the others are not read. Empty: it selects all.
 	selector string
 	// metadata: the part is for reads of metadata only.
 	metadata bool
@@ -21,11 +23,15 @@ type part struct {
 }
 
 // parts: of the replicas of policies and of manifest works, the status of the clusters; of the policies themselves, the metadata. Their specs are read from the API server.
+// Of InstallPlans, and of views of them, all but the manifests.
 func parts() []part {
 	return []part{
 		{kind: policies.Policies, selector: policies.Replicas, trim: policies.TrimObject},
 		{kind: policies.Policies, selector: policies.Roots, metadata: true, trim: trimMetadata},
 		{kind: manifestworks.Works, selector: manifestworks.Ours, trim: manifestworks.TrimObject},
+		{kind: installplans.InstallPlans, trim: installplans.TrimObject},
+		{kind: views.Views, selector: views.Ours, trim: installplans.TrimObject},
+		{kind: views.Actions, selector: views.Ours, trim: installplans.TrimObject},
 	}
 }
 

@@ -1,0 +1,132 @@
+package installplans
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	viewsapi "drydock.dev/drydock/activities/views"
+	"drydock.dev/drydock/internal/installplans"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/views"
+)
+
+// hubWatch watches clusters through their agents.
+type hubWatch struct {
+	*watch
+	hub   *kube.Cluster
+	owner viewsapi.Owner
+	// created are the views that were created and that the cache does not have yet.
+	created map[client.ObjectKey]bool
+}
+
+// watchHub watches clusters through their agents until it fails.
+func (w *watch) watchHub(ctx context.Context, hub *kube.Cluster, clusters []KnownCluster) error {
+	h := &hubWatch{watch: w, hub: hub, owner: w.in.Rollout.owner(), created: map[client.ObjectKey]bool{}}
+	err := hub.Await(ctx, viewsapi.Kinds(), func(ctx context.Context) (bool, error) {
+		missing, err := h.missing(ctx)
+		if err != nil {
+			return false, err
+		}
+		for _, known := range clusters {
+			decided := installplans.Cluster{Cluster: known.Cluster, Message: missing}
+			if missing == "" {
+				if decided, err = h.readCluster(ctx, known); err != nil {
+					return false, err
+				}
+			}
+			w.record(decided)
+		}
+		return false, nil
+	})
+	return activitykit.Explain(hub, "watch InstallPlans through ManagedClusterViews", err)
+}
+
+// missing is what the hub lacks to read clusters through their agents; empty: nothing.
+func (h *hubWatch) missing(ctx context.Context) (string, error) {
+	for _, kind := range []schema.GroupVersionKind{views.Views, views.Actions} {
+		served, err := h.hub.Serves(ctx, kind)
+		if err != nil {
+			return "", err
+		}
+		if !served {
+			return fmt.Sprintf("InstallPlans cannot be approved: no worker has credentials for the cluster, and the hub serves no %ss", kind.Kind), nil
+		}
+	}
+	return "", nil
+}
+
+// readCluster decides about a cluster. A cluster whose views the hub refuses waits for that, and does not stop the others.
+func (h *hubWatch) readCluster(ctx context.Context, known KnownCluster) (installplans.Cluster, error) {
+	decided, err := h.decide(known, func(object views.Object, seen *installplans.Observed) error {
+		return h.read(ctx, known.Cluster, object, seen)
+	})
+	if err != nil {
+		return decided, err
+	}
+	for _, object := range decided.Approved {
+		view, err := viewsapi.Get(ctx, h.hub.Cache, views.Views, h.owner, known.Cluster, object)
+		if err == nil {
+			err = viewsapi.Delete(ctx, h.hub, view, h.owner) // its agent reads a new one at once
+		}
+		if err != nil {
+			return decided, err
+		}
+	}
+	return decided, nil
+}
+
+// read reads an object of a cluster from its view, and creates the view if there is none.
+func (h *hubWatch) read(ctx context.Context, cluster string, object views.Object, seen *installplans.Observed) error {
+	view, err := viewsapi.Get(ctx, h.hub.Cache, views.Views, h.owner, cluster, object)
+	key := client.ObjectKey(views.Name(views.Views, h.owner.NamespacedName, cluster, object))
+	switch {
+	case err == nil && view == nil && !h.created[key]:
+		if err = viewsapi.Create(ctx, h.hub, views.View(h.owner.NamespacedName, cluster, object, h.in.Interval), h.owner); err == nil {
+			h.created[key] = true
+		}
+	case err == nil && view != nil:
+		delete(h.created, key)
+		h.observe(object, views.Read(view), seen)
+	}
+	if err != nil {
+		return h.refused(object, err, seen)
+	}
+	if object.Kind != installplans.InstallPlans {
+		return nil
+	}
+	action, err := viewsapi.Get(ctx, h.hub.Cache, views.Actions, h.owner, cluster, object)
+	if err == nil && action != nil {
+		seen.Approvals[object.Namespace+"/"+object.Name] = views.OutcomeOf(action)
+	}
+	return h.refused(object, err, seen)
+}
+
+func (h *hubWatch) observe(object views.Object, viewed views.Viewed, seen *installplans.Observed) {
+	switch {
+	case viewed.Problem != "":
+		seen.Unread[object.String()] = fmt.Sprintf("the agent of the cluster cannot read %s: %s", object, viewed.Problem)
+	case viewed.Missing || viewed.Object != nil:
+		observe(seen, object, viewed.Object)
+	default:
+		seen.Unread[object.String()] = fmt.Sprintf("waiting for the agent of the cluster to read %s", object)
+	}
+}
+
+// refused records that the hub refuses a view. It returns other errors.
+func (h *hubWatch) refused(object views.Object, err error, seen *installplans.Observed) error {
+	switch {
+	case apierrors.IsForbidden(err):
+		seen.Unread[object.String()] = fmt.Sprintf("%s cannot be read: no worker has credentials for the cluster, and Drydock may not use ManagedClusterViews on the hub: apply deploy/rbac/views.yaml on it", object)
+	case temporal.ErrorType(err) == temporal.ErrInvalidSpec || apierrors.IsNotFound(err):
+		seen.Unread[object.String()] = fmt.Sprintf("%s cannot be read: %s", object, temporal.ErrorMessage(err))
+	default:
+		return err
+	}
+	return nil
+}
