@@ -36,7 +36,7 @@ func TestAPendingInstallPlanIsApprovedAndFollowed(t *testing.T) {
 			require.Empty(t, s.approve(seen.Approvals...), "another attempt changes nothing")
 
 			s.setStatus(installplans.Subscriptions, "ptp", "{state: AtLatestKnown, installedCSV: ptp.v2}")
-			require.Empty(t, s.await("").Digest())
+			require.Empty(t, s.await("").Digest)
 			s.removeViews(s.cluster)
 			require.Empty(t, s.created())
 		})
@@ -116,7 +116,7 @@ func TestAnInstallPlanThatHasChangedIsReadAgain(t *testing.T) {
 				Rollout: s.rollout, Subscriptions: [][]installplans.Requested{s.requested}, Interval: time.Second, Clusters: []KnownCluster{{Cluster: s.cluster, Digest: s.digest}},
 			})
 			require.NoError(t, err)
-			s.digest = next[0].Digest()
+			s.digest = next[0].Digest
 			require.Empty(t, s.approve(next[0].Approvals...))
 		}
 	}

@@ -125,8 +125,8 @@ func (s *scene) await(message string) installplans.Cluster {
 		})
 		require.NoError(s.t, err, "waiting for %q", message)
 		require.Len(s.t, seen, 1)
-		require.NotEqual(s.t, s.digest, seen[0].Digest(), "it returns only changes")
-		s.digest = seen[0].Digest()
+		require.NotEqual(s.t, s.digest, seen[0].Digest, "it returns only changes")
+		s.digest = seen[0].Digest
 		if seen[0].Message == message {
 			return seen[0]
 		}

@@ -57,7 +57,7 @@ func (w *watch) fail(err error) {
 func (w *watch) record(cluster installplans.Cluster) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.decided[cluster.Cluster] = cluster
+	w.decided[cluster.Cluster] = cluster.WithDigest()
 	w.notify()
 }
 
@@ -92,7 +92,7 @@ func (w *watch) changes() ([]installplans.Cluster, error) {
 	defer w.mu.Unlock()
 	var changes []installplans.Cluster
 	for _, known := range w.in.Clusters {
-		if now, read := w.decided[known.Cluster]; read && now.Digest() != known.Digest {
+		if now, read := w.decided[known.Cluster]; read && now.Digest != known.Digest {
 			changes = append(changes, now)
 		}
 	}

@@ -15,8 +15,10 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -50,6 +52,8 @@ type Prepared struct {
 	Soak time.Duration `json:"soak,omitempty"`
 	// SafeNames are the names of its objects, as in the status.
 	SafeNames map[string]string `json:"safeNames"`
+	// Subscriptions that it requires on the clusters.
+	Subscriptions []installplans.Requested `json:"subscriptions,omitempty"`
 	// Pin identifies its generation, and Specified is when its spec was last changed.
 	Pin       string    `json:"pin,omitempty"`
 	Specified time.Time `json:"specified,omitzero"`
@@ -112,7 +116,25 @@ func prepare(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Re
 			return Prepared{}, err
 		}
 	}
-	return Prepared{Ref: ref, Soak: soak, SafeNames: names.SafeNames(in.Name, ref.Name), Pin: policies.Pin(policy), Specified: policies.Specified(policy)}, nil
+	subscriptions, err := subscriptionsOf(policy)
+	if err != nil {
+		return invalid(err)
+	}
+	return Prepared{
+		Ref: ref, Soak: soak, SafeNames: names.SafeNames(in.Name, ref.Name), Pin: policies.Pin(policy), Specified: policies.Specified(policy), Subscriptions: subscriptions,
+	}, nil
+}
+
+// subscriptionsOf returns the Subscriptions that a policy requires. The policy API names objects completely, so that one without a namespace is none.
+func subscriptionsOf(policy *unstructured.Unstructured) ([]installplans.Requested, error) {
+	read, err := rollout.ReadPolicy(policy)
+	var required []installplans.Requested
+	for _, subscription := range read.Subscriptions {
+		if subscription.Namespace != "" && subscription.Name != "" {
+			required = append(required, installplans.Requested{Namespace: subscription.Namespace, Name: subscription.Name, Spec: subscription.Spec})
+		}
+	}
+	return required, err
 }
 
 func readPolicy(ctx context.Context, hub *kube.Cluster, ref policies.Ref) (*unstructured.Unstructured, error) {

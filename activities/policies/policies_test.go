@@ -21,6 +21,7 @@ import (
 	"drydock.dev/drydock/activities/remediation"
 	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
@@ -348,4 +349,13 @@ func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
 	cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
 	plans("Completed validation")
 	require.Equal(t, &byOverride, planned.PolicyEnforcement, "the spec decides")
+}
+
+func TestPreparedPoliciesNameTheSubscriptionsThatTheyRequire(t *testing.T) {
+	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s.patch(s.rollout.Policies[1], `[{"op":"replace","path":"/spec/policy-templates/0/objectDefinition/spec/object-templates","value":[{"complianceType":"musthave","objectDefinition":{
+		"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"namespace":"ptp","name":"ptp"},"spec":{"channel":"stable","startingCSV":"ptp.v2","config":{}}}}]}]`)
+	prepared := s.prepare()
+	require.Empty(t, prepared[0].Subscriptions)
+	require.Equal(t, []installplans.Requested{{Namespace: "ptp", Name: "ptp", Spec: map[string]string{"channel": "stable", "startingCSV": "ptp.v2"}}}, prepared[1].Subscriptions)
 }

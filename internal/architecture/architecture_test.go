@@ -78,7 +78,7 @@ func TestTheTopLevelMatchesTheLayout(t *testing.T) {
 	}, found)
 }
 
-var purePackages = []string{"internal/rollout", "internal/scheduling", "internal/windows", "internal/portal", "internal/locks", "internal/health", "internal/harbor", "internal/emergency", "internal/precache", "internal/policies", "internal/manifestworks", "internal/conditions", "internal/allow", "internal/edits"}
+var purePackages = []string{"internal/rollout", "internal/scheduling", "internal/windows", "internal/portal", "internal/locks", "internal/health", "internal/harbor", "internal/emergency", "internal/precache", "internal/policies", "internal/installplans", "internal/views", "internal/manifestworks", "internal/conditions", "internal/allow", "internal/edits"}
 
 func TestImports(t *testing.T) {
 	all := packages(t)

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -71,18 +70,20 @@ type Cluster struct {
 	Cluster   string     `json:"cluster"`
 	Message   string     `json:"message,omitempty"`
 	Approvals []Approval `json:"approvals,omitempty"`
+	// Digest identifies this state; empty: the cluster waits for nothing.
+	Digest string `json:"digest,omitempty"`
 	// Approved are the InstallPlans that were approved after they were read.
 	Approved []views.Object `json:"-"`
 }
 
-// Digest identifies the state of the cluster; empty: it waits for nothing.
-func (c Cluster) Digest() string {
-	if c.Message == "" && len(c.Approvals) == 0 {
-		return ""
+// WithDigest returns the state with its digest.
+func (c Cluster) WithDigest() Cluster {
+	if c.Digest = ""; c.Message != "" || len(c.Approvals) > 0 {
+		text := fmt.Sprintf("%s %q %+v", c.Cluster, c.Message, c.Approvals)
+		sum := sha256.Sum256([]byte(text))
+		c.Digest = hex.EncodeToString(sum[:8])
 	}
-	text, _ := json.Marshal(c)
-	sum := sha256.Sum256(text)
-	return hex.EncodeToString(sum[:8])
+	return c
 }
 
 // DecideCluster decides about all Subscriptions of a policy on a cluster.
@@ -107,7 +108,7 @@ func DecideCluster(cluster string, requested, rollout []Requested, seen Observed
 		return cmp.Or(cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Plan, b.Plan))
 	})
 	decided.Message = joined(messages)
-	return decided
+	return decided.WithDigest()
 }
 
 // messagesShown is how many messages of Subscriptions the message of a cluster has.

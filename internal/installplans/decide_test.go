@@ -170,8 +170,8 @@ func TestTheMessageOfAClusterNamesTwoSubscriptions(t *testing.T) {
 	}
 	decided := installplans.DecideCluster("c1", requested, requested, installplans.Observed{})
 	require.Equal(t, "reading Subscription ns/a; reading Subscription ns/b; and 1 more Subscriptions", decided.Message)
-	require.NotEmpty(t, decided.Digest())
-	require.Empty(t, installplans.DecideCluster("c1", nil, requested, installplans.Observed{}).Digest())
+	require.NotEmpty(t, decided.Digest)
+	require.Empty(t, installplans.DecideCluster("c1", nil, requested, installplans.Observed{}).Digest)
 }
 
 // Whatever a cluster shows, an approved InstallPlan is manual, not approved yet, and installs the requested version and no foreign one.

@@ -13,6 +13,7 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 
+	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/policies"
 )
 
@@ -76,6 +77,8 @@ type Subscription struct {
 	Name       string `json:"name"`
 	APIVersion string `json:"apiVersion"`
 	Namespace  string `json:"namespace"`
+	// Spec has the fields that select what is installed. It is not in the status.
+	Spec map[string]string `json:"-"`
 }
 
 // subscriptionKind is the kind of Subscriptions, and subscriptionGroup is the prefix of their apiVersion.
@@ -241,7 +244,8 @@ func readTemplate(template any) (templateSummary, error) {
 		if _, looks := definition["status"]; looks {
 			facts.readsStatus = true
 		}
-		if found, is := subscriptionOf(definition); is {
+		required, _ := fields["complianceType"].(string)
+		if found, is := subscriptionOf(definition); is && !strings.EqualFold(required, "mustnothave") {
 			facts.subscriptions = append(facts.subscriptions, found)
 		}
 	}
@@ -251,7 +255,7 @@ func readTemplate(template any) (templateSummary, error) {
 // subscriptionOf reads an object if it is a Subscription.
 func subscriptionOf(object map[string]any) (found Subscription, is bool) {
 	u := unstructured.Unstructured{Object: object}
-	found = Subscription{Kind: u.GetKind(), Name: u.GetName(), APIVersion: u.GetAPIVersion(), Namespace: u.GetNamespace()}
+	found = Subscription{Kind: u.GetKind(), Name: u.GetName(), APIVersion: u.GetAPIVersion(), Namespace: u.GetNamespace(), Spec: installplans.SpecOf(&u)}
 	return found, found.Kind == subscriptionKind && strings.HasPrefix(found.APIVersion, subscriptionGroup)
 }
 

@@ -63,11 +63,15 @@ status:
       kind: ConfigurationPolicy
       spec:
         object-templates:
-        - {objectDefinition: {apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {namespace: openshift-logging, name: logging}, spec: {channel: stable}}}
+        - {objectDefinition: {apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {namespace: openshift-logging, name: logging}, spec: {channel: stable, installPlanApproval: Manual}}}
+        - {complianceType: MustNotHave, objectDefinition: {apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {namespace: openshift-logging, name: elasticsearch}}}
         - {objectDefinition: {apiVersion: messaging.knative.dev/v1, kind: Subscription, metadata: {namespace: shop, name: orders}}}
         - {objectDefinition: {apiVersion: v1, kind: ConfigMap}}`,
 			want: rollout.Policy{Compliant: compliance{}, Subscriptions: []rollout.Subscription{
-				{Kind: "Subscription", Name: "logging", APIVersion: "operators.coreos.com/v1alpha1", Namespace: "openshift-logging"},
+				{
+					Kind: "Subscription", Name: "logging", APIVersion: "operators.coreos.com/v1alpha1", Namespace: "openshift-logging",
+					Spec: map[string]string{"channel": "stable", "installPlanApproval": "Manual"},
+				},
 			}},
 		},
 		{name: "the policy's own action enforces", text: "spec:\n  remediationAction: Enforce" + templates, want: rollout.Policy{Enforces: true, Compliant: compliance{}}},

@@ -43,6 +43,11 @@ func (r *policyRollout) SetObjectNames(names map[string]string) {
 	r.group.status.SafeResourceNames = names
 }
 
+// Event implements policy.Rollout.
+func (r *policyRollout) Event(ctx workflow.Context, reason, message string) {
+	r.group.record.publisher.Event(ctx, false, reason, message)
+}
+
 // Note implements policy.Rollout.
 func (r *policyRollout) Note(text string) { r.group.record.note(text) }
 

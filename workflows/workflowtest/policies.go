@@ -15,6 +15,7 @@ import (
 	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
@@ -41,6 +42,10 @@ type PolicyWorld struct {
 	Undeletable []string
 	// LeftStatus is the status of every manifest work that a cluster loses before it has finished it.
 	LeftStatus *ranv1.ManifestResourceStatus
+	// Subscriptions has for each policy those that it requires. Plans are the states of the Subscriptions of clusters.
+	Subscriptions [][]installplans.Requested
+	Plans         map[string]installplans.Cluster
+	plansWaits    []plansWait
 	// CreateWork creates a manifest work on a cluster.
 	CreateWork func(cluster string, item int)
 }
@@ -78,6 +83,7 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 		for i, ref := range in.Policies {
 			prepared = append(prepared, policiesactivities.Prepared{
 				Ref: ref, Soak: w.Soaks[i], SafeNames: map[string]string{"june-" + ref.Name: "safe-" + ref.Name}, Pin: "uid-of-" + ref.Name + "/3",
+				Subscriptions: w.subscriptionsOf(i),
 			})
 		}
 		return prepared
@@ -133,6 +139,7 @@ func NewPolicyWorld(t *testing.T, batches ...[]string) *PolicyWorld {
 		w.addWait(ctx, in)
 		return nil, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitCompliance"})
+	w.simulateInstallPlans()
 	return w
 }
 

@@ -86,9 +86,13 @@ func (p *policyItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
 		items.Soaks = append(items.Soaks, policy.Soak)
 		items.Pins = append(items.Pins, policy.Pin)
 		items.Specified = append(items.Specified, policy.Specified)
+		items.Subscriptions = append(items.Subscriptions, policy.Subscriptions)
 		for _, name := range workflow.DeterministicKeys(policy.SafeNames) {
 			names[name] = policy.SafeNames[name]
 		}
+	}
+	if len(slices.Concat(items.Subscriptions...)) == 0 {
+		items.Subscriptions = nil
 	}
 	p.of.SetObjectNames(names)
 	return items, nil

@@ -7,6 +7,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/workflows/kit"
 )
 
@@ -39,6 +40,8 @@ type PreparedItems struct {
 	Pins []string `json:"pins,omitempty"`
 	// Specified has for each policy when its spec was last changed.
 	Specified []time.Time `json:"specified,omitempty"`
+	// Subscriptions has for each policy the Subscriptions that it requires; empty: no policy requires any.
+	Subscriptions [][]installplans.Requested `json:"subscriptions,omitempty"`
 }
 
 // ClusterWork is the work of a remediator on one cluster.
@@ -68,6 +71,8 @@ type Rollout interface {
 	Retrier() kit.Retrier
 	// SetObjectNames records the names of the objects on the hub.
 	SetObjectNames(names map[string]string)
+	// Event records an Event on the object of the rollout.
+	Event(ctx workflow.Context, reason, message string)
 	// Note records a message for the operator.
 	Note(text string)
 	// ClustersProgressed records the state of running clusters.

@@ -68,6 +68,8 @@ type sequence struct {
 	// members are the clusters that are running, or from which an item is still to be removed.
 	members map[string]*member
 	groups  []*watchGroup
+	// approving is the number of watch groups that approve InstallPlans.
+	approving int
 	// leftLimit is how many bytes of statuses of unfinished works may still be kept; nil: none were kept in this run.
 	leftLimit *int
 	placements

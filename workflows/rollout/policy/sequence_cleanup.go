@@ -11,7 +11,7 @@ import (
 func (s *sequence) Settle(ctx workflow.Context) {
 	s.awaitPreparation(ctx)
 	s.requestAllPlacements()
-	_ = workflow.Await(ctx, s.settled)
+	_ = workflow.Await(ctx, func() bool { return s.settled() && s.approving == 0 })
 }
 
 // CleanUp implements Remediator. It gives up after HubLimit, so that a refusing hub does not keep the rollout from ending.
@@ -22,6 +22,7 @@ func (s *sequence) CleanUp(ctx workflow.Context, succeeded bool) {
 	retrier := s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit))
 	s.stopPlacing(ctx)
 	s.awaitPreparation(ctx)
+	s.removeAllViews(ctx, retrier)
 	left := ""
 	if clusters := workflow.DeterministicKeys(s.members); len(clusters) > 0 {
 		left = " from " + kit.JoinNames(clusters)

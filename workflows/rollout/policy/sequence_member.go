@@ -23,6 +23,8 @@ type member struct {
 	refusal *remediation.RefusedPlacement
 	// replacing: the current item was deleted from the cluster, and is placed again.
 	replacing bool
+	// installPlans is what its Subscriptions wait for; "": nothing.
+	installPlans string
 	// left is the status of the manifest work that the cluster lost when it was cancelled; nil: not known.
 	left *ranv1.ManifestResourceStatus
 }
@@ -75,7 +77,7 @@ func (m *member) target(mayBegin bool) policies.Target {
 
 // activate starts the current item on a cluster.
 func (s *sequence) activate(m *member) {
-	m.state, m.placement, m.refusal, m.replacing = memberActive, notObserved, nil, false
+	m.state, m.placement, m.refusal, m.replacing, m.installPlans = memberActive, notObserved, nil, false, ""
 	s.requestPlacement(m, true)
 }
 

@@ -21,6 +21,9 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	if status.Reason == "" {
 		status.Reason = reasonPending
 	}
+	if m.installPlans != "" {
+		status.Message += "; " + m.installPlans
+	}
 	s.items.Describe(&status, m.progress.Policy, compliance)
 	switch {
 	case m.placement == isHeld:

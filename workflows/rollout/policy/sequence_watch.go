@@ -20,6 +20,8 @@ type watchGroup struct {
 	// watch is the number of the current watch. extraReports is how many more reports there were than expected.
 	watch, extraReports int
 	stopWatch           workflow.CancelFunc
+	// plans are the clusters whose InstallPlans are approved.
+	plans map[string]*clusterPlans
 	// closed: no further cluster can join.
 	closed bool
 }
@@ -66,6 +68,10 @@ func (g *watchGroup) run(ctx workflow.Context) {
 		return
 	}
 	g.ctx = serving
+	if g.sequence.prepared.Subscriptions != nil {
+		g.sequence.approving++
+		workflow.GoNamed(serving, "approve InstallPlans", g.approveInstallPlans)
+	}
 	g.startWatch(serving)
 	g.continueWhenDue(serving)
 }

@@ -68,14 +68,15 @@ const (
 	ReasonSoaking = "Soaking"
 )
 
-// Reasons of the Events on a ClusterGroupUpgrade. Failed is an addition.
+// Reasons of the Events on a ClusterGroupUpgrade. The last two are additions.
 const (
-	EventCreated           = "CguCreated"
-	EventStarted           = "CguStarted"
-	EventSuccess           = "CguSuccess"
-	EventTimedOut          = "CguTimedout"
-	EventValidationFailure = "CguValidationFailure"
-	EventFailed            = "CguFailed"
+	EventCreated               = "CguCreated"
+	EventStarted               = "CguStarted"
+	EventSuccess               = "CguSuccess"
+	EventTimedOut              = "CguTimedout"
+	EventValidationFailure     = "CguValidationFailure"
+	EventFailed                = "CguFailed"
+	EventApprovingInstallPlans = "CguApprovingInstallPlans"
 )
 
 // ReasonClusterDeleted is the reason of a cluster whose ManagedCluster, or namespace on the hub, was deleted while the rollout ran.
