@@ -106,10 +106,15 @@ func (o Options) stack() devstack.Options {
 	}
 	for i := range o.Spokes {
 		stack.Clusters = append(stack.Clusters, devstack.ClusterOptions{
-			Name: fmt.Sprintf("spoke-%d", i+1), CRDs: []string{crdDir}, Nodes: devstack.Nodes(1, o.Workers),
+			Name: fmt.Sprintf("spoke-%d", i+1), CRDs: append([]string{crdDir}, olmCRDs()...), Nodes: devstack.Nodes(1, o.Workers),
 		})
 	}
 	return stack
+}
+
+// olmCRDs are the CRDs of Operator Lifecycle Manager that every spoke has.
+func olmCRDs() []string {
+	return []string{filepath.Join(testingCRDDir, "operators.coreos.com_subscriptions.yaml"), filepath.Join(testingCRDDir, "operators.coreos.com_installplans.yaml")}
 }
 
 // buildAndStart builds Drydock while the servers are built and started.
@@ -149,10 +154,12 @@ func (f *Fleet) build(ctx context.Context) error {
 func (f *Fleet) setUp(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { return f.registerSpokes(ctx) })
-	group.Go(func() error { return f.Hub.Apply(ctx, rbacDir+"/hub.yaml", rbacDir+"/manifestworks.yaml") })
+	group.Go(func() error {
+		return f.Hub.Apply(ctx, rbacDir+"/hub.yaml", rbacDir+"/manifestworks.yaml", rbacDir+"/views.yaml")
+	})
 	for _, spoke := range f.Spokes {
 		group.Go(func() error {
-			return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml", rbacDir+"/preparation.yaml", rbacDir+"/node-annotations.yaml", rbacDir+"/health-checks.yaml")
+			return spoke.Apply(ctx, rbacDir+"/initiator.yaml", rbacDir+"/lock-controller.yaml", rbacDir+"/preparation.yaml", rbacDir+"/node-annotations.yaml", rbacDir+"/health-checks.yaml", rbacDir+"/install-plans.yaml")
 		})
 	}
 	group.Go(func() error { return f.Run(ctx, io.Discard, "setup") })
