@@ -3,7 +3,9 @@ package installplans
 import (
 	"context"
 	"fmt"
+	"sync"
 
+	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -21,28 +23,33 @@ type hubWatch struct {
 	*watch
 	hub   *kube.Cluster
 	owner viewsapi.Owner
-	// created are the views that were created and that the cache does not have yet.
-	created map[client.ObjectKey]bool
+	// created are the views that were created and that the cache does not have yet, by client.ObjectKey.
+	created sync.Map
 }
 
 // watchHub watches clusters through their agents until it fails.
 func (w *watch) watchHub(ctx context.Context, hub *kube.Cluster, clusters []KnownCluster) error {
-	h := &hubWatch{watch: w, hub: hub, owner: w.in.Rollout.owner(), created: map[client.ObjectKey]bool{}}
+	h := &hubWatch{watch: w, hub: hub, owner: w.in.Rollout.owner()}
 	err := hub.Await(ctx, viewsapi.Kinds(), func(ctx context.Context) (bool, error) {
 		missing, err := h.missing(ctx)
 		if err != nil {
 			return false, err
 		}
+		reads, reading := errgroup.WithContext(ctx) // it may create a view for each cluster
+		reads.SetLimit(activitykit.MaxParallelRequests)
 		for _, known := range clusters {
-			decided := installplans.Cluster{Cluster: known.Cluster, Message: missing}
-			if missing == "" {
-				if decided, err = h.readCluster(ctx, known); err != nil {
-					return false, err
+			reads.Go(func() (err error) {
+				decided := installplans.Cluster{Cluster: known.Cluster, Message: missing}
+				if missing == "" {
+					decided, err = h.readCluster(reading, known)
 				}
-			}
-			w.record(decided)
+				if err == nil {
+					w.record(decided)
+				}
+				return err
+			})
 		}
-		return false, nil
+		return false, reads.Wait()
 	})
 	return activitykit.Explain(hub, "watch InstallPlans through ManagedClusterViews", err)
 }
@@ -85,13 +92,14 @@ func (h *hubWatch) readCluster(ctx context.Context, known KnownCluster) (install
 func (h *hubWatch) read(ctx context.Context, cluster string, object views.Object, seen *installplans.Observed) error {
 	view, err := viewsapi.Get(ctx, h.hub.Cache, views.Views, h.owner, cluster, object)
 	key := client.ObjectKey(views.Name(views.Views, h.owner.NamespacedName, cluster, object))
+	_, created := h.created.Load(key)
 	switch {
-	case err == nil && view == nil && !h.created[key]:
+	case err == nil && view == nil && !created:
 		if err = viewsapi.Create(ctx, h.hub, views.View(h.owner.NamespacedName, cluster, object, h.in.Interval), h.owner); err == nil {
-			h.created[key] = true
+			h.created.Store(key, true)
 		}
 	case err == nil && view != nil:
-		delete(h.created, key)
+		h.created.Delete(key)
 		h.observe(object, views.Read(view), seen)
 	}
 	if err != nil {
