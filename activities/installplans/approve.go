@@ -131,7 +131,7 @@ func explain(cluster *kube.Cluster, approval installplans.Approval, err error) e
 }
 
 // approveThroughAgent creates the action that approves an InstallPlan, and returns the InstallPlan as it was viewed; nil: it was approved already, or the action exists.
-// After a failure it removes the action and the view, so that the agent reads the InstallPlan again.
+// After a failure it removes the view and the action, so that the agent reads the InstallPlan again.
 func approveThroughAgent(ctx context.Context, hub *kube.Cluster, owner viewsapi.Owner, approval installplans.Approval) (*installplans.Plan, error) {
 	object := approval.Object()
 	view, err := viewsapi.Get(ctx, hub.Client, views.Views, owner, approval.Cluster, object)
@@ -143,10 +143,10 @@ func approveThroughAgent(ctx context.Context, hub *kube.Cluster, owner viewsapi.
 		return nil, activitykit.Explain(hub, "read the action on "+object.String(), err)
 	}
 	if approval.Failed {
-		if err := viewsapi.Delete(ctx, hub, action, owner); err != nil {
+		if err := viewsapi.Delete(ctx, hub, view, owner); err != nil {
 			return nil, err
 		}
-		return nil, viewsapi.Delete(ctx, hub, view, owner)
+		return nil, viewsapi.Delete(ctx, hub, action, owner)
 	}
 	if view == nil || views.Read(view).Object == nil {
 		return nil, fmt.Errorf("the agent of the cluster has not read InstallPlan %s", approval.Plan)

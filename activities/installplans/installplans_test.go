@@ -90,10 +90,8 @@ func TestAFailedApprovalIsNamedAndTriedAgain(t *testing.T) {
 	seen = s.await(s.approving() + " has failed and is retried: failed to handle Update action with err: the agent may not")
 	require.True(t, seen.Approvals[0].Failed)
 	refused.Store(false)
-	require.Empty(t, s.approve(seen.Approvals...))
-	seen = s.await(s.approving())
-	require.False(t, seen.Approvals[0].Failed, "it has been read again")
-	require.Empty(t, s.approve(seen.Approvals...))
+	require.Empty(t, s.approve(seen.Approvals...), "it is read again")
+	s.follow()
 	s.requireApproved(before)
 }
 
@@ -109,17 +107,7 @@ func TestAnInstallPlanThatHasChangedIsReadAgain(t *testing.T) {
 	stopped.Store(false)
 	s.agents.Wake()
 	before := s.plan()
-	for approved := false; !approved; {
-		found, _, _ := unstructured.NestedBool(s.plan().Object, "spec", "approved")
-		if approved = found; !approved {
-			next, err := s.activities.AwaitInstallPlans(t.Context(), AwaitInstallPlansInput{
-				Rollout: s.rollout, Subscriptions: [][]installplans.Requested{s.requested}, Interval: time.Second, Clusters: []KnownCluster{{Cluster: s.cluster, Digest: s.digest}},
-			})
-			require.NoError(t, err)
-			s.digest = next[0].Digest
-			require.Empty(t, s.approve(next[0].Approvals...))
-		}
-	}
+	s.follow()
 	s.requireApproved(before)
 	require.Equal(t, "yes", s.plan().GetLabels()["changed"])
 }

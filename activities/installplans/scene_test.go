@@ -133,6 +133,23 @@ func (s *scene) await(message string) installplans.Cluster {
 	}
 }
 
+// follow approves what is due until the InstallPlan is approved. Like a rollout, it repeats what fails, for example because a cache lags.
+func (s *scene) follow() {
+	s.t.Helper()
+	ctx, cancel := context.WithTimeout(s.t.Context(), activitytest.EventTimeout)
+	defer cancel()
+	for approved := false; !approved; approved, _, _ = unstructured.NestedBool(s.plan().Object, "spec", "approved") {
+		next, err := s.activities.AwaitInstallPlans(ctx, AwaitInstallPlansInput{
+			Rollout: s.rollout, Subscriptions: [][]installplans.Requested{s.requested}, Interval: time.Second, Clusters: []KnownCluster{{Cluster: s.cluster, Digest: s.digest}},
+		})
+		require.NoError(s.t, err)
+		s.digest = next[0].Digest
+		if len(s.approve(next[0].Approvals...)) > 0 {
+			s.digest = ""
+		}
+	}
+}
+
 func (s *scene) approve(approvals ...installplans.Approval) []FailedApproval {
 	s.t.Helper()
 	failed, err := s.activities.ApproveInstallPlans(s.t.Context(), ApproveInstallPlansInput{Rollout: s.rollout, Approvals: approvals})
