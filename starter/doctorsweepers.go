@@ -55,8 +55,11 @@ func (s *server) examineSweepers(ctx context.Context) []finding {
 }
 
 func (s *server) examineSweeper(ctx context.Context, row workflowRow) finding {
-	cluster := strings.TrimPrefix(row.WorkflowID, temporal.SweeperID(""))
+	cluster, onCluster := strings.CutPrefix(row.WorkflowID, temporal.SweeperID("")+"/")
 	check := "sweeper " + cluster
+	if !onCluster {
+		cluster, check = "hub", "sweeper of the hub"
+	}
 	var status sweeper.Status
 	err := s.query(ctx, subject{noun: "sweeper", name: cluster, workflowID: row.WorkflowID}, row.RunID, &status)
 	switch {

@@ -34,6 +34,12 @@ const (
 	MarkClusterRequest MarkKind = "ClusterMaintenanceRequest"
 )
 
+// The kinds of objects on the hub that rollouts mark, and that would take effect on a cluster later.
+const (
+	MarkAction MarkKind = "ManagedClusterAction"
+	MarkView   MarkKind = "ManagedClusterView"
+)
+
 // Mark is an object with the mark of an owner, who changed or created it. A node with the marks of two owners (one has it, another waits for
 // it) is two Marks.
 type Mark struct {
@@ -61,7 +67,7 @@ func (m Mark) Workflow() string {
 
 // CompareMarks sorts by owner, and the marks of one owner in the order of a cleanup.
 func CompareMarks(a, b Mark) int {
-	cleanUpOrder := []MarkKind{MarkJob, MarkNode, MarkNodeRequest, MarkClusterRequest}
+	cleanUpOrder := []MarkKind{MarkAction, MarkView, MarkJob, MarkNode, MarkNodeRequest, MarkClusterRequest}
 	return cmp.Or(
 		cmp.Compare(a.Owner, b.Owner),
 		cmp.Compare(slices.Index(cleanUpOrder, a.Kind), slices.Index(cleanUpOrder, b.Kind)),
@@ -108,10 +114,15 @@ func findMarks(ctx context.Context, reader client.Reader, allowed allow.List) (m
 	for i := range clusterRequests.Items {
 		marks = append(marks, requestMarks(MarkClusterRequest, &clusterRequests.Items[i], "")...)
 	}
-	found := len(marks)
-	marks = slices.DeleteFunc(marks, func(m Mark) bool { return !m.plausible(allowed) })
-	slices.SortFunc(marks, CompareMarks)
-	return marks, found - len(marks), nil
+	marks, ignored = onlyPlausible(marks, allowed)
+	return marks, ignored, nil
+}
+
+// onlyPlausible returns the plausible marks, sorted, and how many others there are.
+func onlyPlausible(marks []Mark, allowed allow.List) (plausible []Mark, ignored int) {
+	plausible = slices.DeleteFunc(slices.Clone(marks), func(m Mark) bool { return !m.plausible(allowed) })
+	slices.SortFunc(plausible, CompareMarks)
+	return plausible, len(marks) - len(plausible)
 }
 
 // maxOwner is longer than any owner that Drydock writes: a cluster and two names of 253 characters, a namespace of 63, and the run.
@@ -127,6 +138,10 @@ func (m Mark) plausible(allowed allow.List) bool {
 	workflow, run := kube.OwnerWorkflow(m.Owner)
 	if len(m.Owner) > maxOwner || !runID.MatchString(run) {
 		return false
+	}
+	if m.onHub() {
+		_, _, isRollout := temporal.ParseClusterGroupUpgradeID(workflow)
+		return isRollout
 	}
 	_, _, name, isNode := temporal.ParseNodeMaintenanceID(workflow)
 	_, _, _, isUpgrade := temporal.ParseClusterUpgradeID(workflow)
@@ -185,6 +200,9 @@ func stillMarked(ctx context.Context, api client.Reader, mark Mark) (bool, error
 	case MarkJob:
 		job := &batchv1.Job{}
 		object, marks = job, func() []Mark { return jobMarks(job) }
+	case MarkAction, MarkView:
+		found := newHubObject(mark.Kind)
+		object, marks = found, func() []Mark { return hubMarks(mark.Kind, found) }
 	case MarkNodeRequest:
 		request := &lcmv1.NodeMaintenanceRequest{}
 		object, marks = request, func() []Mark { return requestMarks(mark.Kind, request, request.Spec.NodeName) }

@@ -2,6 +2,7 @@
 package sweeper
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -60,6 +61,7 @@ const (
 
 // AwaitOrphansInput names a cluster and the known marks.
 type AwaitOrphansInput struct {
+	// Cluster is empty for the hub.
 	Cluster string `json:"cluster"`
 	// Later are owners whose marks are ignored for some time, because their cleanup just ended or failed.
 	Later []LaterOwner `json:"later,omitempty"`
@@ -107,7 +109,7 @@ type Orphan struct {
 // It reads the state of a workflow when it first sees its mark, and with each resync while the workflow is open. With very many marks, some wait for a later
 // resync.
 func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Orphans, error) {
-	cluster, err := s.Clusters.Cluster(ctx, in.Cluster)
+	cluster, err := s.Clusters.ClusterOrHub(ctx, in.Cluster)
 	if err != nil {
 		return Orphans{}, err
 	}
@@ -116,7 +118,7 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 		search.quiet = quietTime
 	}
 	var found Orphans
-	err = activitykit.Waits{}.Await(ctx, cluster, markedKinds(), func(ctx context.Context) (temporal.Observation, bool, error) {
+	err = activitykit.Waits{}.Await(ctx, cluster, watchedKinds(cluster), func(ctx context.Context) (temporal.Observation, bool, error) {
 		var err error
 		found, err = search.read(ctx, cluster.Cache)
 		return temporal.Observation{}, found.Quiet || len(found.Orphans)+len(found.Gone)+len(found.LookUp) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
@@ -142,7 +144,7 @@ type search struct {
 
 // read reads all marks.
 func (l *search) read(ctx context.Context, reader kubeclient.Reader) (Orphans, error) {
-	marks, ignored, err := findMarks(ctx, reader, l.allowed)
+	marks, ignored, err := findAll(ctx, l.cluster, reader, l.allowed)
 	if err != nil {
 		return Orphans{}, err
 	}
@@ -177,7 +179,7 @@ func (l *search) read(ctx context.Context, reader kubeclient.Reader) (Orphans, e
 			}
 		}
 	}
-	if l.server != nil && len(found.Orphans) == 0 && now.Sub(l.revived) >= askOpenAfter { // orphans are cleaned up first, even if Temporal cannot be asked
+	if l.server != nil && !l.cluster.Hub && len(found.Orphans) == 0 && now.Sub(l.revived) >= askOpenAfter { // orphans are cleaned up first, even if Temporal cannot be asked
 		err := scheduler.ReviveScheduler(ctx, l.server, l.in.Cluster)
 		switch {
 		case err == nil:
@@ -214,15 +216,15 @@ func (l *search) addOrphan(ctx context.Context, found *Orphans, orphan Orphan, m
 // AnyMarks reports whether a cluster has a mark, or needs the sweeper for its scheduler. It lists objects once and watches nothing, to cost little for a
 // cluster at rest.
 func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error) {
-	c, err := s.Clusters.Cluster(ctx, cluster)
+	c, err := s.Clusters.ClusterOrHub(ctx, cluster)
 	if err != nil {
 		return false, err
 	}
-	marks, _, err := findMarks(ctx, c.Client, s.Clusters.Allowed())
+	marks, _, err := findAll(ctx, c, c.Client, s.Clusters.Allowed())
 	if err != nil {
 		return false, activitykit.Explain(c, "find marks", err)
 	}
-	if s.Temporal != nil {
+	if s.Temporal != nil && !c.Hub {
 		err = scheduler.ReviveScheduler(ctx, s.Temporal, cluster)
 	}
 	if len(marks) > 0 {
@@ -233,6 +235,7 @@ func (s *Activities) AnyMarks(ctx context.Context, cluster string) (bool, error)
 
 // WakeSweeperInput says which sweeper to wake.
 type WakeSweeperInput struct {
+	// Cluster is empty for the sweeper of the hub.
 	Cluster string `json:"cluster"`
 	// By is the id of the workflow that wakes it; Why is the reason.
 	By  string `json:"by"`
@@ -244,13 +247,14 @@ func (s *Activities) WakeSweeper(ctx context.Context, in WakeSweeperInput) error
 	// The format of sweeper.Input.
 	type start struct {
 		Cluster string `json:"cluster"`
+		Hub     bool   `json:"hub,omitempty"`
 	}
 	_, err := s.Temporal.SignalWithStartWorkflow(ctx, temporal.SweeperID(in.Cluster), temporal.SignalWake, temporal.SignalRequest{Actor: in.By, Reason: in.Why},
 		client.StartWorkflowOptions{
 			TaskQueue:             temporal.TaskQueue,
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,
-			StaticSummary:         "cleans up after closed workflows on " + in.Cluster,
+			StaticSummary:         "cleans up after closed workflows on " + cmp.Or(in.Cluster, "the hub"),
 			StaticDetails:         temporal.SweeperDetails(),
-		}, temporal.Sweeper, start{in.Cluster})
+		}, temporal.Sweeper, start{in.Cluster, in.Cluster == ""})
 	return err
 }

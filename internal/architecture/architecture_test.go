@@ -157,7 +157,7 @@ var workflowImports = map[string][]string{
 	"slots":           {"gates", "sweeper"},
 	"nodemaintenance": {"gates", "slots", "sweeper"},
 	"clusterupgrade":  {"gates", "slots", "sweeper", "nodemaintenance"},
-	"rollout/policy":  {},
+	"rollout/policy":  {"sweeper"},
 	"rollout":         {"gates", "sweeper", "clusterupgrade", "rollout/policy"},
 	"onboarding":      {"rollout"},
 }

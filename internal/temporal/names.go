@@ -94,8 +94,25 @@ func HarborClusterID(cluster, namespace, name string) string {
 	return "harbor/" + cluster + "/" + namespace + "/" + name
 }
 
-// SweeperID is the workflow id of the sweeper of a cluster.
-func SweeperID(cluster string) string { return "sweeper/" + cluster }
+// sweeperOfHub is the workflow id of the sweeper of the hub.
+const sweeperOfHub = "sweeper"
+
+// SweeperID is the workflow id of the sweeper of a cluster, or of the hub if the name is empty.
+func SweeperID(cluster string) string {
+	if cluster == "" {
+		return sweeperOfHub
+	}
+	return sweeperOfHub + "/" + cluster
+}
+
+// ParseClusterGroupUpgradeID reports whether an id is that of a rollout.
+func ParseClusterGroupUpgradeID(id string) (namespace, name string, ok bool) {
+	parts := strings.Split(id, "/")
+	if len(parts) != 3 || parts[0] != "cgu" {
+		return "", "", false
+	}
+	return parts[1], parts[2], true
+}
 
 // MaintenanceSchedulerID is the workflow id of the scheduler of a cluster.
 func MaintenanceSchedulerID(cluster string) string { return "scheduler/" + cluster }

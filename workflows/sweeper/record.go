@@ -1,6 +1,7 @@
 package sweeper
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -119,7 +120,9 @@ func newRecord(ctx workflow.Context, status *Status, in Input) *record {
 		*status = *in.Carried
 	} else {
 		*status = Status{Cluster: in.Cluster, StartedAt: metav1.NewTime(workflow.Now(ctx))}
-		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
+		if !in.Hub {
+			_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
+		}
 	}
 	r.enter(Watching)
 	return r
@@ -247,7 +250,7 @@ func (r *record) show() { workflow.SetCurrentDetails(r.ctx, details(r.status)) }
 
 func details(s *Status) string {
 	var d kit.Details
-	d.Head("cluster", s.Cluster)
+	d.Head("cluster", cmp.Or(s.Cluster, "the hub"))
 	d.Row("state", strings.TrimSpace(string(s.State)+" "+s.Message))
 	d.Row("cleaned up", fmt.Sprint(s.CleanedUp))
 	if s.IgnoredMarks > 0 {

@@ -18,9 +18,11 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Input names the cluster to sweep. An activity that wakes a sweeper starts it with the cluster alone.
+// Input names the cluster to sweep, or the hub. An activity that wakes a sweeper starts it with that alone.
 type Input struct {
 	Cluster string `json:"cluster"`
+	// Hub: it sweeps the hub, and Cluster is empty.
+	Hub bool `json:"hub,omitempty"`
 	// Carried is the status of the previous run; nil in the first run.
 	Carried *Status `json:"carried,omitempty"`
 }
@@ -29,7 +31,12 @@ type Input struct {
 func (in Input) Continues() bool { return in.Carried != nil }
 
 // ClusterName implements kit.OnCluster.
-func (in Input) ClusterName() string { return in.Cluster }
+func (in Input) ClusterName() string {
+	if in.Hub {
+		return "the hub"
+	}
+	return in.Cluster
+}
 
 const (
 	// LateWriteLimit is how long an activity may still write after its workflow has closed: until its next heartbeat fails, or its attempt times out.
@@ -162,6 +169,9 @@ func (s *sweeper) sweep(ctx workflow.Context) error {
 // be moving to another worker: locate asks again for a day, and whenever the sweeper is woken. The name of a cluster that was never served is
 // probably wrong.
 func (s *sweeper) locate(ctx workflow.Context, giveUpAt time.Time) error {
+	if s.in.Hub {
+		s.taskQueue = temporal.TaskQueue
+	}
 	if s.taskQueue != "" {
 		return nil
 	}
@@ -199,7 +209,7 @@ func (s *sweeper) awaitFindings(ctx workflow.Context) (sweeperactivities.Orphans
 		}
 	})
 	var found sweeperactivities.Orphans
-	err := s.retrier().Watch(scanning, "watch "+s.in.Cluster+" for leftovers of closed workflows", s.sweeper.AwaitOrphans, in, &found)
+	err := s.retrier().Watch(scanning, "watch "+s.in.ClusterName()+" for leftovers of closed workflows", s.sweeper.AwaitOrphans, in, &found)
 	endScan()
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
 		// Earlier findings remain until the next scan.
@@ -278,6 +288,9 @@ func (s *sweeper) cleanUpOwner(ctx workflow.Context, retrier kit.Retrier, orphan
 func (s *sweeper) undo(ctx workflow.Context, retrier kit.Retrier, mark sweeperactivities.Mark) (summary string, err error) {
 	node := activitykit.NodeRef{Cluster: s.in.Cluster, Node: mark.Node, Owner: mark.Owner}
 	switch mark.Kind {
+	case sweeperactivities.MarkAction, sweeperactivities.MarkView:
+		in := sweeperactivities.OrphanedObject{Kind: mark.Kind, Namespace: mark.Namespace, Name: mark.Name, Owner: mark.Owner}
+		return "deleted", retrier.Run(ctx, "delete "+mark.String(), s.sweeper.RemoveOrphanedObject, in, nil)
 	case sweeperactivities.MarkJob:
 		in := jobs.OrphanedJob{Cluster: s.in.Cluster, Namespace: mark.Namespace, Name: mark.Name, Owner: mark.Owner}
 		return "removed, or kept without its mark if it had failed", retrier.Run(ctx, "remove "+mark.String(), s.jobs.RemoveOrphanedJob, in, nil)
@@ -333,7 +346,7 @@ func (s *sweeper) checkForMarks(ctx workflow.Context) error {
 	var marked bool
 	err := s.locate(ctx, limit)
 	if err == nil {
-		err = s.retrier().Until(limit).Run(ctx, "check "+s.in.Cluster+" for marks", s.sweeper.AnyMarks, s.in.Cluster, &marked)
+		err = s.retrier().Until(limit).Run(ctx, "check "+s.in.ClusterName()+" for marks", s.sweeper.AnyMarks, s.in.Cluster, &marked)
 	}
 	if err == nil && s.taskQueue != temporal.TaskQueue { // a worker inside the cluster cannot start the scheduler again
 		err = kit.HubRetrier(nil).Until(limit).Run(ctx, "look up the scheduler of "+s.in.Cluster, s.sweeper.LookUpOwners,
@@ -363,7 +376,7 @@ func (s *sweeper) continueAsNew(ctx workflow.Context) error {
 		return ctx.Err()
 	}
 	s.record.log.Info("Sweeper continues as new")
-	return workflow.NewContinueAsNewError(ctx, temporal.Sweeper, Input{Cluster: s.in.Cluster, Carried: &s.status})
+	return workflow.NewContinueAsNewError(ctx, temporal.Sweeper, Input{Cluster: s.in.Cluster, Hub: s.in.Hub, Carried: &s.status})
 }
 
 // finish records how the sweeper ended. That is always an error, because a sweeper has no regular end.

@@ -70,6 +70,18 @@ func TestAMaintenanceRequestForAClusterIsWithdrawnForItsOwner(t *testing.T) {
 	require.Equal(t, []any{locks.ClusterLockInput{Cluster: "c1", Owner: workflowtest.ClusterOwner}}, w.Inputs["WithdrawClusterMaintenance"])
 }
 
+func TestTheHubIsSweptWithoutBeingLocated(t *testing.T) {
+	const owner = "cgu/ops/june/first-run"
+	mark := sweeperactivities.Mark{Kind: sweeperactivities.MarkAction, Namespace: "edge-1", Name: "june-installplan-1234", Owner: owner}
+	w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Orphans: []sweeperactivities.Orphan{workflowtest.Orphan(mark)}})
+	w.Cluster = ""
+	w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) {
+		require.Equal(t, "ManagedClusterAction edge-1/june-installplan-1234 CleanedUp: deleted", fmt.Sprintf("%s %s: %s", status.Findings[0], status.Findings[0].State, status.Findings[0].Message))
+	})
+	require.Equal(t, []string{"AwaitOrphans", "RemoveOrphanedObject", "AwaitOrphans"}, w.Called())
+	require.Equal(t, []any{sweeperactivities.OrphanedObject{Kind: sweeperactivities.MarkAction, Namespace: "edge-1", Name: "june-installplan-1234", Owner: owner}}, w.Inputs["RemoveOrphanedObject"])
+}
+
 func TestANodeStaysCordonedWhileItsJobCannotBeRemovedAndOtherOwnersAreCleanedUp(t *testing.T) {
 	other := workflowtest.Orphan(sweeperactivities.Mark{Kind: sweeperactivities.MarkNode, Name: "n2", Node: "n2", Owner: "node/c1/ops/n2/first-run"})
 	w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Orphans: append(workflowtest.OrphansOfAMaintenance(), other)})

@@ -1,6 +1,7 @@
 package sweeper
 
 import (
+	"cmp"
 	"errors"
 
 	sdktemporal "go.temporal.io/sdk/temporal"
@@ -10,12 +11,12 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// Wake wakes the sweeper of a cluster in the background. The returned future is ready once it is awake; wait for it before any mark is set.
+// Wake wakes the sweeper of a cluster, or of the hub if the name is empty, in the background. The returned future is ready once it is awake; wait for it before any mark is set.
 func Wake(ctx workflow.Context, waiting kit.Report, cluster, why string) workflow.Future {
 	awake, settle := workflow.NewFuture(ctx)
 	workflow.GoNamed(ctx, "wake the sweeper", func(ctx workflow.Context) {
 		hub := kit.HubRetrier(waiting)
-		settle.SetError(hub.Run(ctx, "wake the sweeper of "+cluster, (&sweeperactivities.Activities{}).WakeSweeper, wakeInput(ctx, cluster, why), nil))
+		settle.SetError(hub.Run(ctx, "wake the sweeper of "+cmp.Or(cluster, "the hub"), (&sweeperactivities.Activities{}).WakeSweeper, wakeInput(ctx, cluster, why), nil))
 	})
 	return awake
 }

@@ -17,11 +17,13 @@ type SweeperWorld struct {
 	found []sweeperactivities.Orphans
 	// Marked: a check finds marks in the cluster.
 	Marked bool
+	// Cluster to sweep; empty: the hub.
+	Cluster string
 }
 
 // NewSweeperWorld returns a world whose scans return the given results, one after the other.
 func NewSweeperWorld(t *testing.T, found ...sweeperactivities.Orphans) *SweeperWorld {
-	w := &SweeperWorld{World: NewWorld(t), found: found}
+	w := &SweeperWorld{World: NewWorld(t), found: found, Cluster: "c1"}
 	w.Blocked["AwaitOrphans"] = len(found) == 0
 	Simulate(w.World, "AwaitOrphans", func(sweeperactivities.AwaitOrphansInput) any {
 		w.Mu.Lock()
@@ -33,6 +35,7 @@ func NewSweeperWorld(t *testing.T, found ...sweeperactivities.Orphans) *SweeperW
 	})
 	Simulate(w.World, "AnyMarks", func(string) any { return w.Marked })
 	Simulate(w.World, "RemoveOrphanedJob", func(jobs.OrphanedJob) any { return nil })
+	Simulate(w.World, "RemoveOrphanedObject", func(sweeperactivities.OrphanedObject) any { return nil })
 	return w
 }
 
@@ -54,7 +57,7 @@ func (w *SweeperWorld) RunUntil(scans int, condition func(sweeper.Status) bool, 
 		check(StatusOf[sweeper.Status](w.World))
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	})
-	w.ExecuteWorkflow(sweeper.Sweeper, sweeper.Input{Cluster: "c1"})
+	w.ExecuteWorkflow(sweeper.Sweeper, sweeper.Input{Cluster: w.Cluster, Hub: w.Cluster == ""})
 	RequireCancelled[sweeper.Status](w.World)
 }
 

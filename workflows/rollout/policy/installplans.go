@@ -17,6 +17,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/views"
 	"drydock.dev/drydock/workflows/kit"
+	"drydock.dev/drydock/workflows/sweeper"
 )
 
 // A watch group approves the InstallPlans of its clusters while a policy that requires Subscriptions is enforced on them. One activity watches the Subscriptions and
@@ -42,6 +43,9 @@ const plansGather = time.Second
 func (g *watchGroup) approveInstallPlans(ctx workflow.Context) {
 	defer func() { g.sequence.approving-- }()
 	g.plans = map[string]*clusterPlans{}
+	if g.sequence.awakenSweeper(ctx) != nil {
+		return
+	}
 	for reports := 0; ; reports++ {
 		g.unwatchPlans(ctx)
 		if workflow.Await(ctx, func() bool { return g.plansChanged() || len(g.plans) > 0 }) != nil {
@@ -300,6 +304,14 @@ func named(approvals []installplans.Approval) string {
 		names = append(names, one.String())
 	}
 	return strings.Join(names, ", ")
+}
+
+// awakenSweeper returns when the sweeper of the hub runs.
+func (s *sequence) awakenSweeper(ctx workflow.Context) error {
+	if s.sweeperAwake == nil {
+		s.sweeperAwake = sweeper.Wake(s.ctx, s.rollout.Retrier().Report, "", "views and actions of rollout "+s.rollout.Request().Namespace+"/"+s.rollout.Request().Name)
+	}
+	return workflow.Await(ctx, s.sweeperAwake.IsReady)
 }
 
 // planRollout is the rollout in the inputs of activities.

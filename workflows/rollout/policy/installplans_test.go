@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	installplansactivities "drydock.dev/drydock/activities/installplans"
+	sweeperactivities "drydock.dev/drydock/activities/sweeper"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/policies"
@@ -78,6 +79,9 @@ func TestInstallPlansAreApprovedWhileTheirPolicyIsEnforced(t *testing.T) {
 	require.Equal(t, "NonCompliant", waiting.Reason)
 	require.Equal(t, "waiting for the cluster to comply; InstallPlan install-abc of Subscription ptp/ptp is approved, installing", waiting.Message)
 	require.ElementsMatch(t, []string{"c1", "c2", "c3"}, approved(w), "each once")
+	woken := w.InputsOf("WakeSweeper")
+	require.Len(t, woken, 1)
+	require.Empty(t, woken[0].(sweeperactivities.WakeSweeperInput).Cluster, "the sweeper of the hub removes views and actions if the rollout is terminated")
 
 	removed := map[string]bool{}
 	all := w.InputsOf("RemoveViews")

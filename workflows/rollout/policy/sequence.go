@@ -70,6 +70,8 @@ type sequence struct {
 	groups  []*watchGroup
 	// approving is the number of watch groups that approve InstallPlans.
 	approving int
+	// sweeperAwake is ready once the sweeper of the hub runs, which removes views and actions if this workflow is terminated; nil: it was not woken yet.
+	sweeperAwake workflow.Future
 	// leftLimit is how many bytes of statuses of unfinished works may still be kept; nil: none were kept in this run.
 	leftLimit *int
 	placements
