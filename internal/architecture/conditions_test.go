@@ -18,13 +18,13 @@ import (
 )
 
 const (
-	statusTypes   = "internal/apis/ran/v1alpha1/clustergroupupgrade_status.go"
+	statusReasons = "internal/apis/ran/v1alpha1/clustergroupupgrade_reasons.go"
 	statusChapter = "docs/reference/rollout-status.md"
 )
 
 // The documentation has a table of conditions with exactly the types and reasons of the code's constants.
 func TestTheDocumentationNamesEveryConditionOfARollout(t *testing.T) {
-	types, reasons := stringConstants(t, statusTypes, "Condition types"), stringConstants(t, statusTypes, "Condition reasons")
+	types, reasons := stringConstants(t, statusReasons, "Condition types"), stringConstants(t, statusReasons, "Condition reasons")
 	documentedTypes, documentedReasons := documentedConditions(t)
 	require.ElementsMatch(t, slices.Collect(maps.Values(types)), documentedTypes, "types")
 	require.ElementsMatch(t, slices.Collect(maps.Values(reasons)), documentedReasons, "reasons")
@@ -32,7 +32,7 @@ func TestTheDocumentationNamesEveryConditionOfARollout(t *testing.T) {
 
 // Every reason of a condition is a constant of the API or a passed value, so that the test above covers it.
 func TestConditionsOfRolloutsHaveDocumentedReasons(t *testing.T) {
-	known := stringConstants(t, statusTypes, "Condition reasons")
+	known := stringConstants(t, statusReasons, "Condition reasons")
 	found := 0
 	for _, tree := range []string{"internal/rollout", "internal/precache", "activities", "workflows"} {
 		for _, file := range goFiles(t, tree) {
@@ -47,7 +47,7 @@ func TestConditionsOfRolloutsHaveDocumentedReasons(t *testing.T) {
 				_, literal := reason.(*ast.BasicLit)
 				name := nameOf(reason)
 				if literal || strings.HasPrefix(strings.ToLower(name), "reason") && !strings.EqualFold(name, "reason") && known[name] == "" {
-					t.Errorf("%s: a reason of a condition that is not among those of %s", positions.Position(reason.Pos()), statusTypes)
+					t.Errorf("%s: a reason of a condition that is not among those of %s", positions.Position(reason.Pos()), statusReasons)
 				}
 			}
 		}

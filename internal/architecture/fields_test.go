@@ -68,7 +68,7 @@ func TestTroubleshootingHasEveryReasonToWait(t *testing.T) {
 	require.NoError(t, err)
 	reasons := []string{precache.Precaching.Reason(), precache.Backup.Reason(), remediation.ReasonNotPlaced, string(drain.ReasonPodsRunning)}
 	for _, group := range []struct{ path, comment string }{
-		{statusTypes, "Reasons why a rollout waits"},
+		{statusReasons, "Reasons why a rollout waits"},
 		{"internal/rollout/waits.go", "Reasons of a rollout"},
 		{"internal/rollout/startbudget.go", "Reasons why a pending cluster"},
 		{"internal/emergency/messages.go", "The reasons of waits"},
