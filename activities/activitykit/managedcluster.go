@@ -4,19 +4,19 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
 )
 
 // ManagedClusterKind is the kind of objects that register clusters on the hub.
-var ManagedClusterKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
+var ManagedClusterKind = policies.ManagedClusters
 
-// ManagedCluster is an empty ManagedCluster to read metadata into.
-func ManagedCluster(name string) *metav1.PartialObjectMetadata {
-	cluster := &metav1.PartialObjectMetadata{}
+// ManagedCluster is an empty ManagedCluster to read into. The cache has only what policies.TrimManagedCluster keeps.
+func ManagedCluster(name string) *unstructured.Unstructured {
+	cluster := &unstructured.Unstructured{}
 	cluster.SetGroupVersionKind(ManagedClusterKind)
 	cluster.SetName(name)
 	return cluster
@@ -33,5 +33,5 @@ func ManagedClusterGone(ctx context.Context, hub *kube.Cluster, cluster string) 
 	if apierrors.IsNotFound(err) {
 		return true, nil
 	}
-	return registered.DeletionTimestamp != nil, Explain(hub, "get ManagedCluster "+cluster, err)
+	return registered.GetDeletionTimestamp() != nil, Explain(hub, "get ManagedCluster "+cluster, err)
 }

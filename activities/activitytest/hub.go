@@ -2,6 +2,7 @@ package activitytest
 
 import (
 	"context"
+	"fmt"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -10,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -77,6 +79,16 @@ func BindAllClusters(t *testing.T, namespace string) {
 	binding.SetNamespace(namespace)
 	binding.SetName(policies.GlobalSet)
 	Create(t, BareCluster(t), binding)
+}
+
+// SetAvailable sets the condition of a ManagedCluster that says whether the hub reaches its agent.
+func SetAvailable(t *testing.T, name string, available metav1.ConditionStatus) {
+	t.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(activitykit.ManagedClusterKind)
+	object.SetName(name)
+	status := fmt.Sprintf(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":%q,"reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]}}`, available)
+	require.NoError(t, BareCluster(t).Client.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(status))))
 }
 
 func NodeRollout(clusters ...string) ranv1.ClusterGroupUpgrade {

@@ -11,10 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -23,16 +20,6 @@ import (
 )
 
 func activities() *Activities { return &Activities{Clusters: activitytest.Clusters} }
-
-// setAvailable sets the Available condition of a ManagedCluster.
-func setAvailable(t *testing.T, name, status string) {
-	t.Helper()
-	object := &unstructured.Unstructured{}
-	object.SetGroupVersionKind(activitykit.ManagedClusterKind)
-	object.SetName(name)
-	require.NoError(t, activitytest.BareCluster(t).Client.Status().Patch(t.Context(), object, client.RawPatch(types.MergePatchType,
-		[]byte(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"`+status+`"}]}}`))))
-}
 
 // policyReplica creates the replica of a policy in a cluster's namespace.
 func policyReplica(t *testing.T, cluster, root, wave string) {
@@ -62,8 +49,8 @@ func TestANewClusterIsFoundOnceAvailableWithItsOrderedPolicies(t *testing.T) {
 		assert.NoError(t, err)
 		answer <- found
 	}()
-	setAvailable(t, "fresh-1", "False")
-	setAvailable(t, "fresh-1", "True")
+	activitytest.SetAvailable(t, "fresh-1", "False")
+	activitytest.SetAvailable(t, "fresh-1", "True")
 	require.Equal(t, []NewCluster{{Name: "fresh-1", Policies: []string{"first", "last"}}}, (<-answer).Found)
 
 	policyReplica(t, "fresh-1", "ztp.odd", "third")
@@ -74,7 +61,7 @@ func TestANewClusterIsFoundOnceAvailableWithItsOrderedPolicies(t *testing.T) {
 
 func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 	activitytest.ManagedCluster(t, "fresh-2", nil)
-	setAvailable(t, "fresh-2", "True")
+	activitytest.SetAvailable(t, "fresh-2", "True")
 	ctx, cancel := context.WithTimeout(t.Context(), activitytest.EventTimeout)
 	defer cancel()
 	found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
@@ -90,9 +77,9 @@ func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 		assert.NoError(t, err)
 		answer <- found
 	}()
-	setAvailable(t, "fresh-2", "Unknown")
+	activitytest.SetAvailable(t, "fresh-2", "Unknown")
 	require.Equal(t, []string{"fresh-2"}, (<-answer).Settled)
-	setAvailable(t, "fresh-2", "True")
+	activitytest.SetAvailable(t, "fresh-2", "True")
 	found, err = activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
 	require.Equal(t, []NewCluster{{Name: "fresh-2", Policies: []string{}}}, found.Found, "a cluster without policies only gets labels")
@@ -144,7 +131,7 @@ func TestTheObjectOfARolloutThatIsOverIsReplaced(t *testing.T) {
 
 func TestAFailedClusterIsSettledWhenItsObjectIsDeleted(t *testing.T) {
 	activitytest.ManagedCluster(t, "fresh-5", nil)
-	setAvailable(t, "fresh-5", "True")
+	activitytest.SetAvailable(t, "fresh-5", "True")
 	ctx, cancel := context.WithTimeout(t.Context(), activitytest.EventTimeout)
 	defer cancel()
 	found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})

@@ -181,7 +181,7 @@ func TestAnOldReportOfAnAvailableClusterCountsOnceItHasSettled(t *testing.T) {
 		return read[0].Status
 	}
 	require.Equal(t, policies.ComplianceStatus("ON"), readAt(settled), "nothing tells that the cluster is available")
-	s.setAvailable(s.clusters[0])
+	activitytest.SetAvailable(t, s.clusters[0], "True")
 	require.Equal(t, policies.ComplianceStatus("CN"), readAt(settled))
 	require.Equal(t, policies.ComplianceStatus("ON"), readAt(time.Now()))
 

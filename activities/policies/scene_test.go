@@ -15,7 +15,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	"drydock.dev/drydock/activities/remediation"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -221,16 +220,6 @@ func (s *policyScene) evaluatedAt(cluster string, at time.Time) {
 	replica.SetName(s.rollout.Policies[0].Replica())
 	status := fmt.Sprintf(`{"status":{"details":[{"history":[{"lastTimestamp":%q,"message":"Compliant"}]}]}}`, at.UTC().Format(time.RFC3339))
 	require.NoError(s.t, s.hub.Client.Status().Patch(s.t.Context(), replica, client.RawPatch(types.MergePatchType, []byte(status))))
-}
-
-// setAvailable records that the hub reaches the agent of a cluster.
-func (s *policyScene) setAvailable(cluster string) {
-	s.t.Helper()
-	registered := &unstructured.Unstructured{}
-	registered.SetGroupVersionKind(activitykit.ManagedClusterKind)
-	registered.SetName(cluster)
-	status := `{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]}}`
-	require.NoError(s.t, s.hub.Client.Status().Patch(s.t.Context(), registered, client.RawPatch(types.MergePatchType, []byte(status))))
 }
 
 // created returns the objects of the rollout.

@@ -127,9 +127,8 @@ func (s ComplianceReader) availability(cluster string) func(context.Context) (bo
 		if known != nil {
 			return *known, nil
 		}
-		registered := &unstructured.Unstructured{}
-		registered.SetGroupVersionKind(activitykit.ManagedClusterKind)
-		err := client.IgnoreNotFound(s.Hub.Client.Get(ctx, client.ObjectKey{Name: cluster}, registered))
+		registered := activitykit.ManagedCluster(cluster)
+		err := client.IgnoreNotFound(s.Hub.Client.Get(ctx, client.ObjectKeyFromObject(registered), registered))
 		if err == nil {
 			known = new(policies.Available(registered))
 		}

@@ -14,7 +14,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
-	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
@@ -74,11 +73,7 @@ func TestAClusterCompliesOnlyIfItsReplicaSaysSo(t *testing.T) {
 	require.Len(t, planned.Skipped, 1)
 	require.Equal(t, "AlreadyCompliant", planned.Skipped[0].Reason)
 
-	registered := &unstructured.Unstructured{}
-	registered.SetGroupVersionKind(activitykit.ManagedClusterKind)
-	registered.SetName(clusters["outdated"])
-	available := `{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]}}`
-	require.NoError(t, activitytest.BareCluster(t).Client.Status().Patch(t.Context(), registered, client.RawPatch(types.MergePatchType, []byte(available))))
+	activitytest.SetAvailable(t, clusters["outdated"], metav1.ConditionTrue)
 	hub, err := activitytest.Clusters.Hub(t.Context())
 	require.NoError(t, err)
 	later := time.Now().Add(policies.Settle)

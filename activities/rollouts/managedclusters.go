@@ -92,7 +92,7 @@ func patchCluster(ctx context.Context, hub *kube.Cluster, name string, change ro
 		patch, err := json.Marshal(map[string]any{"metadata": struct {
 			rollout.ClusterChange
 			ResourceVersion string `json:"resourceVersion"`
-		}{change, cluster.ResourceVersion}})
+		}{change, cluster.GetResourceVersion()}})
 		if err != nil {
 			return err
 		}

@@ -159,11 +159,10 @@ func (r *Activities) annotations(ctx context.Context, cluster string) (map[strin
 	if err != nil {
 		return nil, err
 	}
-	registered := &metav1.PartialObjectMetadata{}
-	registered.SetGroupVersionKind(activitykit.ManagedClusterKind)
-	err = hub.Cache.Get(ctx, client.ObjectKey{Name: cluster}, registered)
+	registered := activitykit.ManagedCluster(cluster)
+	err = hub.Cache.Get(ctx, client.ObjectKeyFromObject(registered), registered)
 	if apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 		return nil, nil
 	}
-	return registered.Annotations, activitykit.Explain(hub, "get ManagedCluster "+cluster, err)
+	return registered.GetAnnotations(), activitykit.Explain(hub, "get ManagedCluster "+cluster, err)
 }

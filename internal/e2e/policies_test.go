@@ -95,7 +95,7 @@ func TestARolloutStartsOnceItsPoliciesAreBound(t *testing.T) {
 	for edge, label := range map[string]string{"edge-1": "set", "edge-2": ""} {
 		managed := activitykit.ManagedCluster(edge)
 		require.NoError(t, hubClient(t).Get(t.Context(), client.ObjectKeyFromObject(managed), managed))
-		require.Equal(t, label, managed.Labels["clock"], edge)
+		require.Equal(t, label, managed.GetLabels()["clock"], edge)
 	}
 }
 

@@ -23,11 +23,12 @@ type part struct {
 }
 
 // parts: of the replicas of policies and of manifest works, the status of the clusters; of the policies themselves, the metadata. Their specs are read from the API server.
-// Of InstallPlans, and of views of them, all but the manifests.
+// Of ManagedClusters: the metadata, and whether they are Available. Of InstallPlans, and of views of them, all but the manifests.
 func parts() []part {
 	return []part{
 		{kind: policies.Policies, selector: policies.Replicas, trim: policies.TrimObject},
 		{kind: policies.Policies, selector: policies.Roots, metadata: true, trim: trimMetadata},
+		{kind: policies.ManagedClusters, trim: policies.TrimManagedCluster},
 		{kind: manifestworks.Works, selector: manifestworks.Ours, trim: manifestworks.TrimObject},
 		{kind: installplans.InstallPlans, trim: installplans.TrimObject},
 		{kind: views.Views, selector: views.Ours, trim: installplans.TrimObject},

@@ -103,18 +103,6 @@ func (r Report) Judge(specified time.Time) (compliance Compliance, settles time.
 	return r.Compliance, time.Time{}
 }
 
-// Available reports whether the hub reaches the agent of a cluster. Without it, reports of the cluster do not come.
-func Available(managedCluster *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(managedCluster.Object, "status", "conditions")
-	for _, condition := range conditions {
-		fields, _ := condition.(map[string]any)
-		if fields["type"] == "ManagedClusterConditionAvailable" {
-			return fields["status"] == string(metav1.ConditionTrue)
-		}
-	}
-	return false
-}
-
 // trimmedTimes is the field of a trimmed replica with the times of its report.
 const trimmedTimes = "times"
 

@@ -23,6 +23,7 @@ func FuzzHubObjects(f *testing.F) {
 			read := func() *unstructured.Unstructured { return (&unstructured.Unstructured{Object: object}).DeepCopy() }
 			_, _ = rollout.ReadPolicy(read())
 			_, _ = policies.TrimObject(read())
+			_, _ = policies.TrimManagedCluster(read())
 			_ = policies.ComplianceOf(read())
 			_ = policies.PlacedClusters(read())
 			_, _ = policies.Soak(read().GetAnnotations())
@@ -30,7 +31,7 @@ func FuzzHubObjects(f *testing.F) {
 			_ = manifestworks.ComplianceOf(read())
 			_, _ = manifestworks.ExpectedValues(read().GetAnnotations())
 			_ = rollout.ToOnboard(read())
-			_ = rollout.Available(read())
+			_ = policies.Available(read())
 			_, _ = rollout.OnboardingPolicies([]unstructured.Unstructured{*read()})
 		}
 		var cgu ranv1.ClusterGroupUpgrade

@@ -25,22 +25,10 @@ const (
 	annotationDeployWave = "ran.openshift.io/ztp-deploy-wave"
 )
 
-// conditionAvailable is the condition of a ManagedCluster whose agent answers.
-const conditionAvailable = "ManagedClusterConditionAvailable"
-
 // ToOnboard reports whether a ManagedCluster is Available and has not been onboarded.
 func ToOnboard(cluster *unstructured.Unstructured) bool {
 	_, done := cluster.GetLabels()[LabelOnboarded]
-	return !done && cluster.GetDeletionTimestamp() == nil && Available(cluster)
-}
-
-// Available reports whether a ManagedCluster is Available.
-func Available(cluster *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(cluster.Object, "status", "conditions")
-	return slices.ContainsFunc(conditions, func(condition any) bool {
-		fields, _ := condition.(map[string]any)
-		return fields["type"] == conditionAvailable && fields["status"] == string(metav1.ConditionTrue)
-	})
+	return !done && cluster.GetDeletionTimestamp() == nil && policies.Available(cluster)
 }
 
 // OnboardingPolicies are the names of the root policies of the replicas of a cluster, by wave and then by name. It omits policies without a wave, and

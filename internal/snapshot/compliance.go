@@ -76,7 +76,7 @@ func confirm(ctx context.Context, reader client.Reader, policy rollout.Policy, c
 		return compliance == policies.Compliant, settles, nil
 	}
 	registered := &unstructured.Unstructured{}
-	registered.SetGroupVersionKind(managedClusters)
+	registered.SetGroupVersionKind(policies.ManagedClusters)
 	err = reader.Get(ctx, client.ObjectKey{Name: cluster}, registered)
 	if client.IgnoreNotFound(err) != nil {
 		return false, time.Time{}, fmt.Errorf("get ManagedCluster %s: %w", cluster, err)

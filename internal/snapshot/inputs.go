@@ -29,19 +29,18 @@ import (
 	"drydock.dev/drydock/internal/scheduling"
 )
 
-// managedClusters is the kind that a plan selects from.
-var managedClusters = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
-
 // Inventory reads the input of a rollout's plan from the hub, and only the objects that this rollout needs. A cluster that does not serve
 // ManagedClusters is not a hub: an error.
 func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade, now time.Time) (rollout.Inventory, error) {
 	var inventory rollout.Inventory
-	clusters := metadataList(managedClusters)
+	clusters := &unstructured.UnstructuredList{}
+	clusters.SetGroupVersionKind(policies.ManagedClusters.GroupVersion().WithKind(policies.ManagedClusters.Kind + "List"))
 	if err := reader.List(ctx, clusters); err != nil {
 		return rollout.Inventory{}, fmt.Errorf("list ManagedClusters on the hub: %w", err)
 	}
-	for _, cluster := range clusters.Items {
-		inventory.Clusters = append(inventory.Clusters, rollout.Cluster{Name: cluster.Name, Labels: cluster.Labels})
+	for i := range clusters.Items {
+		cluster := &clusters.Items[i]
+		inventory.Clusters = append(inventory.Clusters, rollout.Cluster{Name: cluster.GetName(), Labels: cluster.GetLabels()})
 	}
 	if len(cgu.Spec.ManagedPolicies) > 0 {
 		var err error

@@ -1,0 +1,46 @@
+package policies
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ManagedClusters is the kind of objects that register clusters on a hub.
+var ManagedClusters = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1", Kind: "ManagedCluster"}
+
+// conditionAvailable is the condition of a ManagedCluster whose agent answers.
+const conditionAvailable = "ManagedClusterConditionAvailable"
+
+// Available reports whether the hub reaches the agent of a cluster. Without it, reports of the cluster do not come.
+func Available(managedCluster *unstructured.Unstructured) bool {
+	return availability(managedCluster) == metav1.ConditionTrue
+}
+
+// availability is the status of the condition; "": there is none.
+func availability(managedCluster *unstructured.Unstructured) metav1.ConditionStatus {
+	conditions, _, _ := unstructured.NestedSlice(managedCluster.Object, "status", "conditions")
+	for _, condition := range conditions {
+		fields, _ := condition.(map[string]any)
+		if status, ok := fields["status"].(string); ok && fields["type"] == conditionAvailable {
+			return metav1.ConditionStatus(status)
+		}
+	}
+	return ""
+}
+
+// TrimManagedCluster keeps of a ManagedCluster, for a cache, its metadata and whether it is Available. Objects of other types stay as they are.
+func TrimManagedCluster(object any) (any, error) {
+	cluster, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	trimmed := &unstructured.Unstructured{Object: map[string]any{"metadata": cluster.Object["metadata"]}}
+	trimmed.SetGroupVersionKind(cluster.GroupVersionKind())
+	trimmed.SetManagedFields(nil)
+	if status := availability(cluster); status != "" {
+		condition := map[string]any{"type": conditionAvailable, "status": string(status)}
+		trimmed.Object["status"] = map[string]any{"conditions": []any{condition}}
+	}
+	return trimmed, nil
+}
