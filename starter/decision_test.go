@@ -106,6 +106,22 @@ no limit on failures: after a failed cluster the next one starts; spec.remediati
 `, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", file(t, "hub.yaml", hubObjects)))
 }
 
+func TestAPlanNotesWhichClustersAreOffline(t *testing.T) {
+	isolate(t)
+	available := func(status string) string {
+		return "\nstatus: {conditions: [{type: ManagedClusterConditionAvailable, status: \"" + status + "\"}]}\n---"
+	}
+	hub := file(t, "hub.yaml", strings.NewReplacer(
+		"spoke-2, labels: {env: prod}}\n---", "spoke-2, labels: {env: prod}}"+available("Unknown"),
+		"spoke-1, labels: {env: prod}}\n---", "spoke-1, labels: {env: prod}}"+available("True"),
+	).Replace(hubObjects))
+	require.Equal(t, []string{"spoke-2"}, parsed[rollout.Plan](t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", hub).Offline)
+	require.Contains(t, succeeds(t, "upgrade", "plan", "-f", file(t, "cgu.yaml", selectingRollout), "--snapshot", hub), `
+1       spoke-2   canary, offline now
+2       spoke-1
+`)
+}
+
 func TestAPlanWithoutClustersReportsIt(t *testing.T) {
 	isolate(t)
 	noClusters := strings.NewReplacer("env: prod", "env: prd", "    canaries: [spoke-2]\n", "").Replace(selectingRollout)

@@ -289,6 +289,7 @@ func (s frameStyle) paint(state string) string {
 	case state == string(ranv1.ClusterRunning), state == string(ranv1.ClusterSoaking), state == rollout.StateRunning:
 		return text.FgCyan.Sprint(state)
 	case state == rollout.StateBlocked, state == rollout.StateWaitingForWindow, state == rollout.StateWaitingForApproval,
+		state == string(ranv1.ClusterOffline), state == rollout.StateWaitingForClusters, state == rollout.Words(ranv1.ReasonClustersOffline),
 		state == rollout.StateHeld, state == rollout.StatePaused:
 		return text.FgYellow.Sprint(state)
 	case state == string(ranv1.ClusterFailed), state == rollout.ClusterWords(ranv1.ClusterTimedOut, true),

@@ -132,7 +132,7 @@ func (s *stage) startWorker(t *testing.T) {
 		"ObserveWorkloadLocks": func(ctx context.Context, _ lockcontroller.Input) (lockcontroller.Due, error) {
 			return lockcontroller.Due{}, untilCancelled(ctx, nil)
 		},
-		"DeletedClusters": func(context.Context, []string) ([]string, error) { return nil, nil },
+		"LookUpClusters": func(context.Context, []string) (rollouts.SeenClusters, error) { return rollouts.SeenClusters{}, nil },
 		"AwaitDeletedClusters": func(ctx context.Context, _ []string) (rollouts.SeenClusters, error) {
 			return rollouts.SeenClusters{}, untilCancelled(ctx, nil)
 		},

@@ -113,8 +113,8 @@ func newUpgradeRetry(c *cli) *cobra.Command {
 	var wait bool
 	cmd := &cobra.Command{
 		Use:   "retry NAME",
-		Short: "Retry the clusters that failed or timed out, with the same plan",
-		Long: `Retry the clusters that failed or timed out, with the same plan.
+		Short: "Retry the clusters that failed, timed out or were offline, with the same plan",
+		Long: `Retry the clusters that failed, timed out or were offline, with the same plan.
 
 The rollout must have ended. It gets a new run under the same name, with the spec and the plan of its last run, for those clusters only.
 Temporal must retain that run: it has the spec. What the hub has saved only names it.

@@ -24,8 +24,8 @@ func newUpgradePlan(c *cli) *cobra.Command {
 		Use:   "plan -f FILE",
 		Short: "Show which clusters a rollout would upgrade, in which batches",
 		Long: `Show which clusters a rollout would upgrade, in which batches. The command starts nothing. It plans from the objects on the hub (--context)
-or in a file (--snapshot), with the same function as the rollout. It does not check the workers: a missing Job image or missing credentials
-for a cluster show up only in the rollout.
+or in a file (--snapshot), with the same function as the rollout, and notes which clusters are offline now. It does not check the
+workers: a missing Job image or missing credentials for a cluster show up only in the rollout.
 
 With --drains a worker makes the plan, and also previews the drain of each node of the first clusters: how many pods it would evict, and which would
 block it. Then the command needs Temporal, and no credentials of the hub.
@@ -188,7 +188,7 @@ func repeated(names []string) []string {
 	return slices.Compact(twice)
 }
 
-// planNote notes that a cluster is a canary, and with which policy it starts.
+// planNote notes that a cluster is a canary, with which policy it starts, and whether it is offline.
 func planNote(object *ranv1.ClusterGroupUpgrade, plan rollout.Plan, cluster string) string {
 	var notes []string
 	if slices.Contains(object.Spec.RemediationStrategy.Canaries, cluster) {
@@ -196,6 +196,9 @@ func planNote(object *ranv1.ClusterGroupUpgrade, plan rollout.Plan, cluster stri
 	}
 	if start, known := plan.StartPolicyIndex[cluster]; known {
 		notes = append(notes, "from policy "+plan.ManagedPoliciesForUpgrade[start])
+	}
+	if slices.Contains(plan.Offline, cluster) {
+		notes = append(notes, "offline now")
 	}
 	return strings.Join(notes, ", ")
 }

@@ -22,16 +22,23 @@ func ManagedCluster(name string) *unstructured.Unstructured {
 	return cluster
 }
 
-// ManagedClusterGone reports whether the ManagedCluster of a cluster is gone or is being deleted. The API server decides: the cache may not have it yet.
-func ManagedClusterGone(ctx context.Context, hub *kube.Cluster, cluster string) (bool, error) {
+// ReadManagedCluster reads the ManagedCluster of a cluster from the cache; nil: it is gone or is being deleted. The API server decides whether it is gone:
+// the cache may not have it yet.
+func ReadManagedCluster(ctx context.Context, hub *kube.Cluster, cluster string) (*unstructured.Unstructured, error) {
 	registered := ManagedCluster(cluster)
 	key := client.ObjectKeyFromObject(registered)
 	err := hub.Cache.Get(ctx, key, registered)
 	if apierrors.IsNotFound(err) {
 		err = hub.Client.Get(ctx, key, registered)
 	}
-	if apierrors.IsNotFound(err) {
-		return true, nil
+	if apierrors.IsNotFound(err) || err == nil && registered.GetDeletionTimestamp() != nil {
+		return nil, nil
 	}
-	return registered.GetDeletionTimestamp() != nil, Explain(hub, "get ManagedCluster "+cluster, err)
+	return registered, Explain(hub, "get ManagedCluster "+cluster, err)
+}
+
+// ManagedClusterGone reports whether the ManagedCluster of a cluster is gone or is being deleted.
+func ManagedClusterGone(ctx context.Context, hub *kube.Cluster, cluster string) (bool, error) {
+	registered, err := ReadManagedCluster(ctx, hub, cluster)
+	return registered == nil, err
 }

@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -140,8 +139,8 @@ func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput)
 	}
 	roots := &metav1.PartialObjectMetadata{}
 	roots.SetGroupVersionKind(policies.Policies)
-	kinds := []client.Object{kube.IfServed(activitykit.ManagedCluster("")), kube.IfServed(&ranv1.PreCachingConfig{}), kube.IfServed(roots)}
-	for _, kind := range []schema.GroupVersionKind{policies.Policies, policies.SetBindings, manifestworks.Templates} {
+	kinds := []client.Object{kube.IfServed(&ranv1.PreCachingConfig{}), kube.IfServed(roots)}
+	for _, kind := range []schema.GroupVersionKind{policies.ManagedClusters, policies.Policies, policies.SetBindings, manifestworks.Templates} {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
 		kinds = append(kinds, kube.IfServed(object))
@@ -208,64 +207,6 @@ func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) 
 		return plan, nil
 	}
 	return plan, r.checkWorkers(ctx, &plan, &cgu, now)
-}
-
-// DeletedClusters returns the clusters whose ManagedCluster does not exist or is being deleted.
-func (r *Activities) DeletedClusters(ctx context.Context, clusters []string) ([]string, error) {
-	hub, err := r.Clusters.Hub(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return deletedAmong(ctx, hub, clusters)
-}
-
-// SeenClusters is what a watch of clusters has seen.
-type SeenClusters struct {
-	// Deleted are the clusters whose ManagedCluster is deleted or being deleted.
-	Deleted []string `json:"deleted,omitempty"`
-	// WorkersAway is a period in which no worker ran the watch; nil: there was none.
-	WorkersAway *rollout.Period `json:"workersAway,omitempty"`
-}
-
-// AwaitDeletedClusters waits until a ManagedCluster of the clusters is deleted or being deleted, and returns those clusters. If no worker ran it for some
-// time, it returns that at once.
-func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string) (SeenClusters, error) {
-	if from, to, away := activitykit.WorkersAway(ctx); away {
-		return SeenClusters{WorkersAway: &rollout.Period{From: from, To: to}}, nil
-	}
-	hub, err := r.Clusters.Hub(ctx)
-	if err != nil {
-		return SeenClusters{}, err
-	}
-	var seen SeenClusters
-	err = activitykit.Waits{}.Await(ctx, hub, []client.Object{activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
-		var err error
-		seen.Deleted, err = deletedAmong(ctx, hub, clusters)
-		return temporal.Observation{}, len(seen.Deleted) > 0, err
-	})
-	return seen, err
-}
-
-func deletedAmong(ctx context.Context, hub *kube.Cluster, clusters []string) ([]string, error) {
-	isGone := make([]bool, len(clusters))
-	checks, checking := errgroup.WithContext(ctx)
-	checks.SetLimit(activitykit.MaxParallelRequests)
-	for i, cluster := range clusters {
-		checks.Go(func() (err error) {
-			isGone[i], err = activitykit.ManagedClusterGone(checking, hub, cluster)
-			return err
-		})
-	}
-	if err := checks.Wait(); err != nil {
-		return nil, err
-	}
-	found := []string{}
-	for i, cluster := range clusters {
-		if isGone[i] {
-			found = append(found, cluster)
-		}
-	}
-	return found, nil
 }
 
 // SelectClustersInput are clusters and selectors. A nil selector selects all.

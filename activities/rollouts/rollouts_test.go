@@ -2,7 +2,6 @@ package rollouts
 
 import (
 	"encoding/json"
-	"fmt"
 	"testing"
 	"time"
 
@@ -187,46 +186,6 @@ func TestAJobThatTheClustersFileDoesNotAllowIsRefusedAtTheStart(t *testing.T) {
 			require.ErrorContains(t, err, prefix+".job.template.spec.template.spec.containers[0].image: Forbidden: image "+image)
 		}
 	}
-}
-
-func TestDeletedManagedClustersAreReturned(t *testing.T) {
-	activitytest.ManagedCluster(t, activitytest.SpokeName, nil)
-	var workers, gone []string
-	for i := range 3 * activitykit.MaxParallelRequests {
-		gone = append(gone, fmt.Sprintf("was-here-%d", i))
-		workers = append(workers, activitytest.SpokeName, gone[i])
-	}
-	deleted, err := (&Activities{Clusters: activitytest.Clusters}).DeletedClusters(t.Context(), workers)
-	require.NoError(t, err)
-	require.Equal(t, gone, deleted, "in the order of the input")
-}
-
-func TestAwaitDeletedClustersReturnsOnDeletion(t *testing.T) {
-	for _, name := range []string{"stays", "goes"} {
-		activitytest.ManagedCluster(t, name, nil)
-	}
-	rollouts := &Activities{Clusters: activitytest.Clusters}
-	var seen SeenClusters
-	ended := make(chan error, 1)
-	go func() {
-		var err error
-		seen, err = rollouts.AwaitDeletedClusters(t.Context(), []string{"stays", "goes"})
-		ended <- err
-	}()
-	activitytest.ManagedCluster(t, "comes", nil)
-	select {
-	case err := <-ended:
-		t.Fatalf("it did not wait: %v", err)
-	default:
-	}
-	going := &unstructured.Unstructured{}
-	going.SetGroupVersionKind(activitykit.ManagedClusterKind)
-	going.SetName("goes")
-	require.NoError(t, activitytest.BareCluster(t).Client.Delete(t.Context(), going))
-	deletedAt := time.Now()
-	require.NoError(t, <-ended)
-	require.Less(t, time.Since(deletedAt), activitytest.EventTimeout, "an event ends the wait, not a periodic read")
-	require.Equal(t, []string{"goes"}, seen.Deleted)
 }
 
 func TestASelectorSelectsByManagedClusterLabels(t *testing.T) {

@@ -64,7 +64,7 @@ func TestAnObjectOfTheOperatorIsReadUnchanged(t *testing.T) {
 	require.Equal(t, ranv1.ClusterGroupUpgradeSpec{
 		Clusters:            []string{"site-4"},
 		Enable:              new(true),
-		RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 240, Rollout: ranv1.Batched},
+		RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 240, Rollout: ranv1.Batched, OfflineAction: ranv1.OfflineDefer},
 		BatchTimeoutAction:  ranv1.BatchTimeoutContinue,
 		ManagedPolicies:     []string{"common-config", "common-subscriptions"},
 		PreCachingConfigRef: &ranv1.ObjectRef{},

@@ -17,6 +17,12 @@ func Available(managedCluster *unstructured.Unstructured) bool {
 	return availability(managedCluster) == metav1.ConditionTrue
 }
 
+// Offline reports whether the hub says that it does not reach the agent of a cluster. Without the condition, the hub says nothing.
+func Offline(managedCluster *unstructured.Unstructured) bool {
+	status := availability(managedCluster)
+	return status == metav1.ConditionFalse || status == metav1.ConditionUnknown
+}
+
 // availability is the status of the condition; "": there is none.
 func availability(managedCluster *unstructured.Unstructured) metav1.ConditionStatus {
 	conditions, _, _ := unstructured.NestedSlice(managedCluster.Object, "status", "conditions")

@@ -22,13 +22,16 @@ type BatchReason string
 
 // The reasons, by priority.
 const (
-	BatchCancelled       BatchReason = "Cancelled"
-	BatchTimedOut        BatchReason = "TimedOut"
-	BatchAllStarted      BatchReason = "AllStarted"
+	BatchCancelled  BatchReason = "Cancelled"
+	BatchTimedOut   BatchReason = "TimedOut"
+	BatchAllStarted BatchReason = "AllStarted"
+	// BatchRelapses: relapsed clusters are retried before the batch waits for clusters that are offline.
+	BatchRelapses        BatchReason = "Relapses"
 	BatchTooManyFailures BatchReason = "TooManyFailures"
 	BatchHistoryLong     BatchReason = "HistoryLong"
 	BatchHealthUnknown   BatchReason = "HealthUnknown"
 	BatchPaused          BatchReason = "Paused"
+	BatchOffline         BatchReason = "Offline"
 	BatchFull            BatchReason = "Full"
 	// BatchCautious: the failures of all running clusters would reach the limit of failures.
 	BatchCautious BatchReason = "Cautious"
@@ -38,8 +41,11 @@ const (
 type BatchState struct {
 	// Budget limits the running clusters and the failures. Soaking clusters count as running.
 	Budget StartBudget
-	// Pending is the number of clusters to be started. Busy is the number of active clusters that do not only soak.
-	Pending, Busy int
+	// Pending is the number of clusters to be started. Offline is the number of clusters that start when they are back. Busy is the number of active clusters
+	// that do not only soak.
+	Pending, Offline, Busy int
+	// Relapses: relapsed clusters can be retried before those that are offline.
+	Relapses bool
 	// SoakCounts: clusters soak, other clusters wait for them, and the rollout continues.
 	SoakCounts bool
 	// Cancelled: the rollout is cancelled. TimedOut: the batch has timed out. Paused: a person paused the rollout.
@@ -72,7 +78,7 @@ func (b BatchState) Decide() BatchDecision {
 		return BatchDecision{Step: BatchWait, Reason: reason}
 	}
 	switch reason {
-	case BatchTimedOut, BatchAllStarted:
+	case BatchTimedOut, BatchAllStarted, BatchRelapses:
 		return BatchDecision{Step: BatchEnd, Reason: reason}
 	case BatchHistoryLong:
 		return BatchDecision{Step: BatchNewRun, Reason: reason}
@@ -87,18 +93,22 @@ func (b BatchState) refusal() BatchReason {
 	switch {
 	case b.Cancelled:
 		return BatchCancelled
-	case b.Budget.Exhausted() && b.Pending > 0:
+	case b.Budget.Exhausted() && b.Pending+b.Offline > 0:
 		return BatchTooManyFailures
 	case b.TimedOut:
 		return BatchTimedOut
-	case b.Pending == 0:
+	case b.Pending+b.Offline == 0:
 		return BatchAllStarted
+	case b.Pending == 0 && b.Relapses:
+		return BatchRelapses
 	case b.HealthUnknown:
 		return BatchHealthUnknown
 	case b.HistoryLong:
 		return BatchHistoryLong
 	case b.Paused:
 		return BatchPaused
+	case b.Pending == 0:
+		return BatchOffline
 	case b.Budget.Cautious():
 		return BatchCautious
 	case b.Budget.Free() == 0:

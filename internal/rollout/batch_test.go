@@ -46,6 +46,16 @@ func TestTheNextStepOfABatch(t *testing.T) {
 		{"outdated health is checked again", rollout.BatchState{Budget: open, Pending: 1, HealthUnknown: true, HistoryLong: true}, rollout.BatchDecision{Step: rollout.BatchRecheck, Reason: rollout.BatchHealthUnknown}},
 		{"a long history continues as new", rollout.BatchState{Budget: open, Pending: 1, HistoryLong: true, Paused: true}, rollout.BatchDecision{Step: rollout.BatchNewRun, Reason: rollout.BatchHistoryLong}},
 		{"a long history waits for running clusters", rollout.BatchState{Budget: open, Pending: 1, HistoryLong: true, Busy: 1}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchHistoryLong}},
+		{"waits for clusters that are offline", rollout.BatchState{Budget: open, Offline: 1}, rollout.BatchDecision{Step: rollout.BatchWait, Reason: rollout.BatchOffline}},
+		{"does not wait for them after a timeout", rollout.BatchState{Budget: open, Offline: 1, TimedOut: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchTimedOut}},
+		{"ends for relapses while it only waits for them", rollout.BatchState{Budget: open, Offline: 1, Relapses: true}, rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchRelapses}},
+		{"starts those that are back before", rollout.BatchState{Budget: open, Offline: 1, Pending: 1, Relapses: true}, rollout.BatchDecision{Step: rollout.BatchStart, Start: 1}},
+		{"continues as new while it waits for them", rollout.BatchState{Budget: open, Offline: 1, HistoryLong: true}, rollout.BatchDecision{Step: rollout.BatchNewRun, Reason: rollout.BatchHistoryLong}},
+		{
+			"too many failures end the wait for them",
+			rollout.BatchState{Budget: rollout.StartBudget{Size: 3, MaxFailures: 1, Failed: 1}, Offline: 1},
+			rollout.BatchDecision{Step: rollout.BatchEnd, Reason: rollout.BatchTooManyFailures},
+		},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.decision, test.state.Decide()) })
@@ -60,7 +70,7 @@ func TestABatchNeverExceedsItsLimitsNorWaitsWithoutReason(t *testing.T) {
 				Size: rapid.IntRange(1, 6).Draw(t, "size"), Running: busy + soaking,
 				MaxFailures: rapid.IntRange(0, 4).Draw(t, "max failures"), Failed: rapid.IntRange(0, 5).Draw(t, "failed"),
 			},
-			Pending: rapid.IntRange(0, 9).Draw(t, "pending"), Busy: busy,
+			Pending: rapid.IntRange(0, 9).Draw(t, "pending"), Offline: rapid.IntRange(0, 2).Draw(t, "offline"), Busy: busy, Relapses: rapid.Bool().Draw(t, "relapses"),
 			Cancelled: rapid.Bool().Draw(t, "cancelled"), TimedOut: rapid.Bool().Draw(t, "timed out"), Paused: rapid.Bool().Draw(t, "paused"),
 			HealthUnknown: rapid.Bool().Draw(t, "health unknown"), HistoryLong: rapid.Bool().Draw(t, "history long"),
 		}
@@ -73,7 +83,7 @@ func TestABatchNeverExceedsItsLimitsNorWaitsWithoutReason(t *testing.T) {
 			require.LessOrEqual(t, decision.Start, min(b.Pending, b.Budget.Free()))
 			require.False(t, b.Cancelled || b.TimedOut || b.Paused || b.HealthUnknown || b.HistoryLong)
 		case rollout.BatchWait:
-			require.True(t, b.Busy > 0 || soaking > 0 || b.Paused, "the wait would never end")
+			require.True(t, b.Busy > 0 || soaking > 0 || b.Paused || b.Offline > 0, "the wait would never end")
 		default:
 			require.Zero(t, b.Busy, "clusters are running")
 			require.False(t, b.SoakCounts && !b.Cancelled && decision.Reason != rollout.BatchTooManyFailures, "clusters soak for others")

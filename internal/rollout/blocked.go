@@ -99,6 +99,8 @@ func NextStep(status *ranv1.ClusterGroupUpgradeStatus, name string) (does, comma
 		does, verb, flag = "retry the clusters that failed or timed out, and continue with the others", "retry", " --unfinished"
 	case over && failed:
 		does, verb = "retry the clusters that failed or timed out", "retry"
+	case over && status.Counts.Offline > 0:
+		does, verb = "retry the clusters that were offline", "retry"
 	case over && unfinished:
 		does, verb, flag = "continue with the clusters that were cancelled or not started", "retry", " --unfinished"
 	default:
@@ -131,6 +133,7 @@ const (
 	StateBlocked            = "Blocked"
 	StateWaitingForWindow   = "Waiting for window"
 	StateWaitingForApproval = "Waiting for approval"
+	StateWaitingForClusters = "Waiting for clusters"
 	StateHeld               = "Held"
 	StatePaused             = "Paused"
 	StateSoaking            = "Soaking"
@@ -162,6 +165,8 @@ func State(status *ranv1.ClusterGroupUpgradeStatus, reason string, now time.Time
 		return StateBlocked
 	case status.Status.StartedAt == nil:
 		return Words(reason)
+	case waitsFor(ranv1.ReasonClustersOffline):
+		return StateWaitingForClusters
 	case waitsFor(ranv1.ReasonSoaking):
 		return StateSoaking
 	}
@@ -226,6 +231,13 @@ func ExpectationOf(status *ranv1.ClusterGroupUpgradeStatus, now time.Time) Expec
 	}
 	if wait := status.Wait; wait != nil && wait.Reason == ranv1.ReasonWaitingForApproval {
 		return Expectation{Unknown: "the rollout waits for an approval", Bound: expectation.Bound, BoundAt: expectation.BoundAt}
+	}
+	if status.Counts.Offline > 0 {
+		expectation = Expectation{Unknown: offlineText(status)}
+		if run.Deadline != nil && now.Before(run.Deadline.Time) {
+			expectation.Bound, expectation.BoundAt = "the rollout times out", run.Deadline
+		}
+		return expectation
 	}
 	switch estimate := run.Estimate; {
 	case estimate == nil:

@@ -9,7 +9,8 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 )
 
-// Estimate predicts the end of a rollout from the durations of its clusters so far; nil: no estimate is possible, for example during a pause.
+// Estimate predicts the end of a rollout from the durations of its clusters so far; nil: no estimate is possible, for example during a pause, or while a
+// cluster is offline.
 // - The earliest end assumes that the remaining clusters are as fast as the fastest one so far, the latest end that they are as slow as the slowest.
 // - The expected end assumes that a batch takes as long as its slowest cluster. The larger the batch, the nearer that is to the slowest cluster so
 // far.
@@ -18,6 +19,9 @@ import (
 func Estimate(status *ranv1.ClusterGroupUpgradeStatus, soak time.Duration, now time.Time) *ranv1.Estimate {
 	unapproved := status.Wait != nil && status.Wait.Reason == ranv1.ReasonWaitingForApproval
 	if status.Paused || unapproved || status.Held != nil || status.Status.StartedAt == nil || status.Status.CompletedAt != nil {
+		return nil
+	}
+	if status.Counts.Offline > 0 {
 		return nil
 	}
 	seen, batches := durationsOf(status.Clusters, now), remainingBatches(status.Clusters, now)

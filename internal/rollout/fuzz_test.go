@@ -31,7 +31,7 @@ func FuzzHubObjects(f *testing.F) {
 			_ = manifestworks.ComplianceOf(read())
 			_, _ = manifestworks.ExpectedValues(read().GetAnnotations())
 			_ = rollout.ToOnboard(read())
-			_ = policies.Available(read())
+			_ = policies.Offline(read())
 			_, _ = rollout.OnboardingPolicies([]unstructured.Unstructured{*read()})
 		}
 		var cgu ranv1.ClusterGroupUpgrade

@@ -39,6 +39,8 @@ type Inventory struct {
 type Cluster struct {
 	Name   string
 	Labels map[string]string
+	// Offline: the ManagedCluster is not Available.
+	Offline bool
 }
 
 // Template is a manifest work template as a plan uses it.

@@ -72,11 +72,13 @@ func OnboardingRollout(cluster string, managed []string) ranv1.ClusterGroupUpgra
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: OnboardingNamespace, Name: cluster},
 		Spec: ranv1.ClusterGroupUpgradeSpec{
-			Clusters:            []string{cluster},
-			Enable:              new(true),
-			ManagedPolicies:     managed,
-			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1), Timeout: 240, Rollout: ranv1.Batched},
-			BatchTimeoutAction:  ranv1.BatchTimeoutContinue,
+			Clusters:          []string{cluster},
+			Enable:            new(true),
+			ManagedPolicies:   managed,
+			RemediationStrategy: ranv1.RemediationStrategy{
+				MaxConcurrency: intstr.FromInt32(1), Timeout: 240, Rollout: ranv1.Batched, OfflineAction: ranv1.OfflineDefer,
+			},
+			BatchTimeoutAction: ranv1.BatchTimeoutContinue,
 			Actions: ranv1.Actions{
 				BeforeEnable: &ranv1.BeforeEnable{AddClusterLabels: map[string]string{LabelOnboarding: ""}},
 				AfterCompletion: &ranv1.AfterCompletion{

@@ -44,7 +44,7 @@ type Result struct {
 }
 
 // Outcome returns the result of a rollout that has ended. It succeeded only if every cluster is complete or skipped. If they are, it succeeded even
-// if a timeout fired.
+// if a timeout fired. Clusters that stayed offline did not fail, but the rollout has not succeeded.
 func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) Result {
 	unfinishedClusters := unfinished(clusters)
 	result := Result{Succeeded: metav1.ConditionFalse}
@@ -65,6 +65,10 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 		}
 		result.Message += describeNotDone(clusters)
 		return result
+	case onlyOffline(unfinishedClusters):
+		result.Reason = ranv1.ReasonClustersOffline
+		result.Message = fmt.Sprintf("Complete on all clusters but %d", len(unfinishedClusters)) + describe(unfinishedClusters) + describeNotDone(clusters)
+		return result
 	case end == EndCanaryTimedOut:
 		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.timedOut()+" on canary clusters"
 	case end == EndCanaryFailed:
@@ -74,7 +78,8 @@ func Outcome(remediation Remediation, clusters []ranv1.ClusterStatus, end End) R
 	case end == EndTimedOut || anyIn(clusters, ranv1.ClusterTimedOut):
 		result.Reason, result.Message = ranv1.ReasonTimedOut, remediation.timedOut()
 	default:
-		result.Reason, result.Message = ranv1.ReasonFailed, fmt.Sprintf("Failed on %d of %d clusters", len(unfinishedClusters), len(clusters))
+		failed := len(unfinishedClusters) - len(NamesInState(unfinishedClusters, ranv1.ClusterOffline))
+		result.Reason, result.Message = ranv1.ReasonFailed, fmt.Sprintf("Failed on %d of %d clusters", failed, len(clusters))
 	}
 	result.Message += describe(unfinishedClusters)
 	return result
@@ -145,6 +150,7 @@ func describe(clusters []ranv1.ClusterStatus) string {
 		{"timed out", []ranv1.ClusterState{ranv1.ClusterTimedOut}},
 		{"cancelled", []ranv1.ClusterState{ranv1.ClusterCancelled}},
 		{"unfinished", []ranv1.ClusterState{ranv1.ClusterRunning, ranv1.ClusterSoaking}},
+		{"offline", []ranv1.ClusterState{ranv1.ClusterOffline}},
 		{"not started", []ranv1.ClusterState{ranv1.ClusterPending}},
 	} {
 		var names []string

@@ -42,6 +42,8 @@ type Plan struct {
 	// workers.
 	Precaching    *ranv1.PrecachingSpec `json:"precaching,omitempty"`
 	PreCacheImage string                `json:"preCacheImage,omitempty"`
+	// Offline are the clusters of the plan whose ManagedClusters are not Available at the moment.
+	Offline []string `json:"offline,omitempty"`
 	// Conditions are ClustersSelected; if it is True, Validated; and then PrecacheSpecValid, if the rollout asks for precaching.
 	Conditions []metav1.Condition `json:"conditions"`
 	// Skipped clusters were selected but need no work.
@@ -104,6 +106,7 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 	plan.NotBound = NotBound(policies.forUpgrade, slices.Collect(maps.Keys(plan.StartPolicyIndex)))
 	plan.RemediationPlan = append(plan.RemediationPlan,
 		batches(selected, working, strategy.Canaries, int(plan.ComputedMaxConcurrency))...)
+	plan.Offline = offlineAmong(inventory.Clusters, working)
 	return plan
 }
 

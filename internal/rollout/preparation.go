@@ -75,7 +75,7 @@ func RemoveFromPlan(status *ranv1.ClusterGroupUpgradeStatus, left []string) {
 	setPlan(status, plan)
 }
 
-// AddToPlan adds pending clusters that are in no batch: canaries first, with one batch each, the others in batches at the end.
+// AddToPlan adds pending clusters that are in no batch: canaries first, with one batch each, the others in batches at the end, before the catch-up batch.
 func AddToPlan(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
 	var back []string
 	for i := range status.Clusters {
@@ -87,15 +87,20 @@ func AddToPlan(status *ranv1.ClusterGroupUpgradeStatus, canaries []string) {
 		return
 	}
 	first := canaryBatches(status.RemediationPlan, canaries)
-	planned := slices.Concat(status.RemediationPlan[:first]...)
 	going := map[string]bool{}
-	for _, cluster := range slices.Concat(planned, back) {
+	for _, cluster := range slices.Concat(slices.Concat(status.RemediationPlan[:first]...), back) {
 		going[cluster] = true
 	}
 	plan := batches(nil, going, canaries, 1)
-	plan = append(plan, status.RemediationPlan[first:]...)
+	planned := PlannedBatches(status)
+	plan = append(plan, status.RemediationPlan[first:planned]...)
 	rest := slices.DeleteFunc(back, func(cluster string) bool { return slices.Contains(canaries, cluster) })
-	setPlan(status, slices.AppendSeq(plan, slices.Chunk(rest, max(int(status.ComputedMaxConcurrency), 1))))
+	plan = slices.AppendSeq(plan, slices.Chunk(rest, max(int(status.ComputedMaxConcurrency), 1)))
+	if status.Status.CatchUpBatch > 0 {
+		plan = append(plan, status.RemediationPlan[planned])
+		status.Status.CatchUpBatch = int32(len(plan))
+	}
+	setPlan(status, plan)
 }
 
 // setPlan sets the plan of a status, and the batches of its clusters.

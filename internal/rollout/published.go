@@ -58,6 +58,7 @@ func finishedClusters(status *ranv1.ClusterGroupUpgradeStatus) []ranv1.ClusterSt
 			c = ranv1.ClusterStatus{Name: c.Name, State: ranv1.ClusterComplete}
 		case c.State == ranv1.ClusterComplete:
 			c.CurrentPolicy, c.CurrentManifestWork = nil, nil
+		case c.State == ranv1.ClusterOffline && status.Status.CompletedAt != nil:
 		case c.State != ranv1.ClusterTimedOut && c.State != ranv1.ClusterFailed && c.State != ranv1.ClusterCancelled:
 			continue
 		}
@@ -86,7 +87,7 @@ func batchProgress(cgu *ranv1.ClusterGroupUpgrade) map[string]*ranv1.Remediation
 func progressOf(cgu *ranv1.ClusterGroupUpgrade, c *ranv1.ClusterStatus) *ranv1.RemediationProgress {
 	progress := &ranv1.RemediationProgress{State: ranv1.RemediationInProgress}
 	switch c.State {
-	case ranv1.ClusterPending:
+	case ranv1.ClusterPending, ranv1.ClusterOffline:
 		progress.State = ranv1.RemediationNotStarted
 		return progress
 	case ranv1.ClusterComplete:

@@ -16,14 +16,14 @@ type RetryRequest struct {
 	// Actor is the person who requests the retry, and Reason is why.
 	Actor  string `json:"actor,omitempty"`
 	Reason string `json:"reason,omitempty"`
-	// Unfinished: retry also cancelled and not started clusters, not only failed and timed-out ones.
+	// Unfinished: retry also cancelled and not started clusters, not only those that failed, timed out or were offline.
 	Unfinished bool `json:"unfinished,omitempty"`
 }
 
 // includes reports whether the request is for clusters in that state.
 func (r RetryRequest) includes(state ranv1.ClusterState) bool {
 	switch state {
-	case ranv1.ClusterFailed, ranv1.ClusterTimedOut:
+	case ranv1.ClusterFailed, ranv1.ClusterTimedOut, ranv1.ClusterOffline:
 		return true
 	case ranv1.ClusterComplete, ranv1.ClusterSkipped:
 		return false
@@ -75,7 +75,7 @@ func Retry(ended ranv1.ClusterGroupUpgradeStatus, canaries []string, request Ret
 		} else if cluster.State != ranv1.ClusterComplete && cluster.State != ranv1.ClusterSkipped {
 			cluster = ranv1.ClusterStatus{
 				Name: cluster.Name, Batch: cluster.Batch, State: ranv1.ClusterCancelled, Reason: reasonNotRetried,
-				Message: "cancelled or not started; the retry is only for failed and timed-out clusters",
+				Message: "cancelled or not started; the retry is only for clusters that failed, timed out or were offline",
 			}
 			skipped++
 		}
@@ -83,10 +83,11 @@ func Retry(ended ranv1.ClusterGroupUpgradeStatus, canaries []string, request Ret
 	}
 	switch {
 	case retried == 0 && skipped > 0:
-		return ended, fmt.Errorf("no cluster failed or timed out; cancelled or not started: %d, retry those with --unfinished", skipped)
+		return ended, fmt.Errorf("no cluster failed, timed out or was offline; cancelled or not started: %d, retry those with --unfinished", skipped)
 	case retried == 0:
 		return ended, errors.New("every cluster is complete: there is nothing to retry")
 	}
+	divideCatchUp(&next, ended.Status.CatchUpBatch)
 	AddToPlan(&next, canaries)
 	return next, nil
 }

@@ -17,6 +17,8 @@ func Count(clusters []ranv1.ClusterStatus) ranv1.ClusterCounts {
 		switch cluster.State {
 		case ranv1.ClusterPending:
 			counts.Pending++
+		case ranv1.ClusterOffline:
+			counts.Offline++
 		case ranv1.ClusterRunning, ranv1.ClusterSoaking:
 			counts.Running++
 		case ranv1.ClusterComplete:
@@ -34,12 +36,13 @@ func Count(clusters []ranv1.ClusterStatus) ranv1.ClusterCounts {
 	return counts
 }
 
-// Failures is the number of started clusters that failed or timed out, which maxFailures limits.
+// Failures is the number of clusters that failed or timed out after they had started, or failed because they were offline. maxFailures limits it.
 func Failures(clusters []ranv1.ClusterStatus) int {
 	failures := 0
 	for i := range clusters {
-		state := clusters[i].State
-		if clusters[i].StartedAt != nil && (state == ranv1.ClusterFailed || state == ranv1.ClusterTimedOut) {
+		c := &clusters[i]
+		counts := c.StartedAt != nil || c.Reason == ranv1.ReasonClusterOffline
+		if counts && (c.State == ranv1.ClusterFailed || c.State == ranv1.ClusterTimedOut) {
 			failures++
 		}
 	}
@@ -78,8 +81,10 @@ func urgency(state ranv1.ClusterState) int {
 		return 1
 	case ranv1.ClusterRunning, ranv1.ClusterSoaking:
 		return 2
+	case ranv1.ClusterOffline:
+		return 3
 	}
-	return 3
+	return 4
 }
 
 // place is the position of a cluster in a paged status: by urgency, then in the order of the plan. It is also the cursor, so that a cluster that
@@ -109,7 +114,7 @@ type Part struct {
 	// Cursor is the nextCursor of the previous part.
 	Cursor string
 	// InPlanOrder returns clusters in the order of the plan, so that a reader of all parts misses none that changes meanwhile. Otherwise the order
-	// is: failed, timed out, running, the rest.
+	// is: failed, timed out, running, offline, the rest.
 	InPlanOrder bool
 }
 
@@ -231,7 +236,7 @@ func planOf(clusters []ranv1.ClusterStatus, batches int) [][]string {
 	return plan
 }
 
-// ByUrgency sorts clusters: failed, timed out, running, the rest.
+// ByUrgency sorts clusters: failed, timed out, running, offline, the rest.
 func ByUrgency(clusters []ranv1.ClusterStatus) []ranv1.ClusterStatus {
 	return slices.SortedStableFunc(slices.Values(clusters), func(a, b ranv1.ClusterStatus) int { return cmp.Compare(urgency(a.State), urgency(b.State)) })
 }

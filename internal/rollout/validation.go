@@ -26,6 +26,9 @@ func CheckStrategy(spec *ranv1.ClusterGroupUpgradeSpec) field.ErrorList {
 	if strategy.ClusterTimeout > 0 && strategy.Timeout > 0 && strategy.ClusterTimeout > strategy.Timeout {
 		invalid = append(invalid, field.Invalid(path.Child("clusterTimeout"), strategy.ClusterTimeout, "must not be longer than the timeout of the rollout"))
 	}
+	if strategy.OfflineAction == ranv1.OfflineFail && strategy.CatchUp > 0 {
+		invalid = append(invalid, field.Invalid(path.Child("catchUp"), strategy.CatchUp, "with offlineAction Fail no cluster is deferred"))
+	}
 	if approvals := spec.Approvals; approvals != nil {
 		path := field.NewPath("spec", "approvals")
 		for _, approval := range []struct {

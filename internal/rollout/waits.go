@@ -77,6 +77,8 @@ func (w Waits) idleReason(batch batchSummary, status *ranv1.ClusterGroupUpgradeS
 		return ranv1.ReasonWaitingForApproval
 	case batch.onlySoaks():
 		return ranv1.ReasonSoaking
+	case batch.onlyOffline():
+		return ranv1.ReasonClustersOffline
 	}
 	return ""
 }
@@ -91,7 +93,9 @@ type batchSummary struct {
 	// title is "batch 2 of 5: "; "" before the first batch.
 	title                  string
 	running, soaking, left int
-	blockers               []drydockv1.Blocker
+	// offline are the clusters of the batch that are offline.
+	offline  []string
+	blockers []drydockv1.Blocker
 }
 
 func batchInProgress(status *ranv1.ClusterGroupUpgradeStatus) batchSummary {
@@ -115,6 +119,8 @@ func batchInProgress(status *ranv1.ClusterGroupUpgradeStatus) batchSummary {
 			}
 		case c.State == ranv1.ClusterSoaking:
 			b.soaking++
+		case c.State == ranv1.ClusterOffline && c.Batch == status.Status.CurrentBatch:
+			b.offline = append(b.offline, c.Name)
 		}
 	}
 	return b
@@ -126,6 +132,8 @@ func Working(c *ranv1.ClusterStatus) bool {
 }
 
 func (b batchSummary) onlySoaks() bool { return b.running == 0 && b.soaking > 0 }
+
+func (b batchSummary) onlyOffline() bool { return b.running+b.soaking == 0 && len(b.offline) > 0 }
 
 // cancellation is the wait for the work on running clusters to be cancelled and cleaned up.
 func (b batchSummary) cancellation(remediation Remediation, w Waits, now metav1.Time) *drydockv1.Wait {
@@ -160,10 +168,18 @@ func (b batchSummary) wait(status *ranv1.ClusterGroupUpgradeStatus, now metav1.T
 			Reason: ranv1.ReasonSoaking, Since: now, Until: run.CurrentBatchDeadline,
 			Message: fmt.Sprintf("%sclusters that soak before others start: %d", b.title, b.soaking),
 		}
+	case b.onlyOffline():
+		return &drydockv1.Wait{
+			Reason: ranv1.ReasonClustersOffline, Since: now, Until: run.CurrentBatchDeadline,
+			Message: b.title + "waiting until clusters are Available: " + someNames(b.offline),
+		}
 	}
 	wait := &drydockv1.Wait{
 		Reason: ranv1.ReasonBatchInProgress, Since: *run.CurrentBatchStartedAt, Until: run.CurrentBatchDeadline, Blockers: b.blockers,
 		Message: fmt.Sprintf("%sclusters running: %d", b.title, b.running),
+	}
+	if offline := status.Counts.Offline; offline > 0 {
+		wait.Message += fmt.Sprintf("; offline: %d", offline)
 	}
 	if status.ComputedMaxFailures > 0 {
 		wait.Message += fmt.Sprintf("; failed: %d of at most %d", Failures(status.Clusters), status.ComputedMaxFailures)

@@ -59,6 +59,7 @@ func CountsText(counts ranv1.ClusterCounts, over bool) string {
 		{counts.TimedOut, ranv1.ClusterTimedOut},
 		{counts.Cancelled, ranv1.ClusterCancelled},
 		{counts.Skipped, ranv1.ClusterSkipped},
+		{counts.Offline, ranv1.ClusterOffline},
 		{counts.Pending, ranv1.ClusterPending},
 	} {
 		if other.count > 0 {

@@ -40,7 +40,9 @@ func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGrou
 	}
 	for i := range clusters.Items {
 		cluster := &clusters.Items[i]
-		inventory.Clusters = append(inventory.Clusters, rollout.Cluster{Name: cluster.GetName(), Labels: cluster.GetLabels()})
+		inventory.Clusters = append(inventory.Clusters, rollout.Cluster{
+			Name: cluster.GetName(), Labels: cluster.GetLabels(), Offline: policies.Offline(cluster),
+		})
 	}
 	if len(cgu.Spec.ManagedPolicies) > 0 {
 		var err error

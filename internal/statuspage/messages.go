@@ -120,7 +120,7 @@ func upgradeMessage(u Upgrade, ui webUI, now time.Time) *statusv1.Upgrade {
 		Batch: run.CurrentBatch, Batches: max(int32(len(u.Status.RemediationPlan)), run.Batches), Percentage: u.Status.Percentage,
 		Counts: &statusv1.ClusterCounts{
 			Total: counts.Total, Pending: counts.Pending, Running: counts.Running, Complete: counts.Complete, Failed: counts.Failed,
-			TimedOut: counts.TimedOut, Cancelled: counts.Cancelled, Skipped: counts.Skipped,
+			TimedOut: counts.TimedOut, Cancelled: counts.Cancelled, Skipped: counts.Skipped, Offline: counts.Offline,
 		},
 		StartedAt: instant(u.StartedAt), EndedAt: instantAt(u.CompletedAt), Trouble: troubleText(u.Trouble), Url: ui.link(u.WorkflowID, u.RunID), Known: u.Known,
 	}

@@ -85,6 +85,8 @@ func toneOfState(state string) string {
 		return "good"
 	case "failed", "timedout", "aborted", "terminated", "requestorfailed", "nodegone", "clusternotfound", "clusterunreachable":
 		return "bad"
+	case "offline", "clustersoffline":
+		return "warn"
 	case "cancelled", "skipped", "pending", "notenabled", "notstarted", "notreadyet":
 		return "none"
 	}

@@ -22,7 +22,8 @@ type batch struct {
 	started     StartedBatch
 
 	clusters []string
-	pending  []string
+	// pending are to be started. offline are the clusters that start when they are back.
+	pending, offline []string
 	// active are the clusters that run or soak.
 	active map[string]*activeCluster
 	// timer cancels the timer of the deadlines; nil: it is not set. It fires at wake. rolloutTimer: it is for the deadline of the rollout, because
@@ -38,15 +39,19 @@ type batch struct {
 	changed bool
 	// reason is the logged reason why no more clusters start.
 	reason rollout.BatchReason
-	// existing are the pending clusters whose ManagedClusters existed at existingAt.
-	existing   map[string]bool
-	existingAt time.Time
+	// ready are the pending clusters whose ManagedClusters existed and were Available at readyAt.
+	ready   map[string]bool
+	readyAt time.Time
 	// hubUnavailable: the lookup of ManagedClusters failed, and is retried after retryPause. reportRetry shows the error.
 	hubUnavailable bool
 	retryPause     time.Duration
 	reportRetry    kit.Report
 	// deletions watches for deleted ManagedClusters.
 	deletions deletionWatch
+	// returns watches the offline clusters.
+	returns returnWatch
+	// relapses: complete clusters have relapsed.
+	relapses bool
 }
 
 // run starts clusters until decide ends the batch, and waits for the running ones. After a timeout or a cancellation it waits until cancelled
@@ -69,6 +74,7 @@ func (b *batch) run(ctx workflow.Context) {
 		} else {
 			b.startTimer(waiting)
 			b.startClusters(starting)
+			b.watchReturns()
 		}
 		b.logReason(b.decide(work).Reason)
 		ended := func() bool {
@@ -84,6 +90,7 @@ func (b *batch) run(ctx workflow.Context) {
 	b.stopStarting()
 	b.reportRetry(waiting, "", "")
 	b.deletions.stopWatching()
+	b.returns.stopWatching()
 	b.endSoak(waiting)
 }
 
@@ -115,7 +122,7 @@ func (b *batch) busy() int {
 // clustersRemain reports whether clusters are still to be started, in this batch or a later one.
 func (b *batch) clustersRemain() bool {
 	g := b.group
-	return !b.timedOut && len(b.pending) > 0 || len(g.record.pending(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
+	return !b.timedOut && len(b.pending)+len(b.offline) > 0 || len(g.record.notStarted(slices.Concat(g.status.RemediationPlan[b.last:]...))) > 0
 }
 
 // clusterEnded handles the result of a cluster: of the remediator, or of the health checks after it.
@@ -131,8 +138,9 @@ func (b *batch) clusterEnded(ctx workflow.Context, cluster *activeCluster, resul
 	}
 	delete(b.active, cluster.name)
 	b.changed = true
-	result.Name, result.Batch = cluster.name, cluster.batch
-	if before := g.record.cluster(cluster.name); keepsReason(state, before) {
+	before := g.record.cluster(cluster.name)
+	result.Name, result.Batch = cluster.name, before.Batch
+	if keepsReason(state, before) {
 		result.Reason, result.Message, result.Since = before.Reason, before.Message, before.Since
 	}
 	if complete && state != ranv1.ClusterTimedOut && state != ranv1.ClusterFailed {
@@ -161,12 +169,16 @@ func (b *batch) currentBatch() int32 {
 	return b.last
 }
 
+// isCanary reports whether the batch is that of a canary.
+func (b *batch) isCanary() bool {
+	canaries := b.group.spec.RemediationStrategy.Canaries
+	return b.first == b.last && slices.ContainsFunc(b.clusters, func(c string) bool { return slices.Contains(canaries, c) })
+}
+
 // end returns why the rollout ends after this batch; "": it continues with the next batch.
 func (b *batch) end(ctx workflow.Context) rollout.End {
 	g := b.group
-	canary := slices.ContainsFunc(b.clusters, func(c string) bool {
-		return b.first == b.last && slices.Contains(g.spec.RemediationStrategy.Canaries, c)
-	})
+	canary := b.isCanary()
 	switch {
 	case ctx.Err() != nil:
 		return rollout.EndCancelled
@@ -176,7 +188,7 @@ func (b *batch) end(ctx workflow.Context) rollout.End {
 		return rollout.EndCanaryTimedOut
 	case canary:
 		return rollout.EndCanaryFailed
-	case b.startBudget().Exhausted() && (len(b.pending) > 0 || b.clustersRemain()):
+	case b.startBudget().Exhausted() && (len(b.pending)+len(b.offline) > 0 || b.clustersRemain()):
 		return rollout.EndAborted
 	case b.timedOut && g.spec.BatchTimeoutAction == ranv1.BatchTimeoutAbort:
 		return rollout.EndBatchTimedOut

@@ -14,7 +14,8 @@ import (
 // endContinueAsNew ends the run, not the rollout: the run continues as new.
 const endContinueAsNew rollout.End = "ContinueAsNew"
 
-// runBatches runs the batches of the plan, one after the other, and again those with clusters that have relapsed meanwhile.
+// runBatches runs the batches of the plan, one after the other, again those with clusters that have relapsed meanwhile, and last the clusters that were
+// offline.
 func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 	g.followWindows(ctx)
 	watching, stop := workflow.WithCancel(ctx)
@@ -24,40 +25,62 @@ func (g *groupUpgrade) runBatches(ctx workflow.Context) (rollout.End, error) {
 		if end, err := g.runPendingBatches(ctx); end != "" || err != nil {
 			return end, err
 		}
-		if !g.retryRelapsed(ctx) {
+		switch {
+		case g.startedBatch == nil && g.retryRelapsed(ctx):
+			g.nextBatch = 0
+		case !g.catchUpDue(ctx):
 			return "", nil
+		default:
+			if end, err := g.runNextBatch(ctx); end != "" || err != nil {
+				return end, err
+			}
 		}
-		g.nextBatch = 0
 	}
 }
 
-// runPendingBatches runs the batches from nextBatch on that have pending clusters.
+// runPendingBatches runs the planned batches from nextBatch on that have pending clusters.
 func (g *groupUpgrade) runPendingBatches(ctx workflow.Context) (rollout.End, error) {
-	plan := g.status.RemediationPlan
-	for g.nextBatch < len(plan) {
-		groupEnd := rollout.BatchGroupEnd(plan, g.spec.RemediationStrategy, g.nextBatch)
-		if g.startedBatch == nil && len(g.record.pending(slices.Concat(plan[g.nextBatch:groupEnd]...))) == 0 {
-			g.nextBatch = groupEnd
+	for g.nextBatch < rollout.PlannedBatches(&g.status) {
+		if g.startedBatch == nil && len(g.record.notStarted(g.nextClusters())) == 0 {
+			g.nextBatch = g.groupEnd()
 			continue
 		}
-		g.record.clustersCancelled(ctx)
-		end := g.awaitBatchStart(ctx)
-		var err error
-		if end == "" {
-			end, err = g.awaitHealthGate(ctx)
-		}
-		if end == "" && err == nil {
-			end = g.runBatch(ctx, groupEnd)
-		}
-		switch {
-		case end == endRecheckHealth:
-		case end != "" || err != nil:
+		if end, err := g.runNextBatch(ctx); end != "" || err != nil {
 			return end, err
-		default:
-			g.nextBatch = groupEnd
 		}
 	}
 	return "", nil
+}
+
+// runNextBatch runs nextBatch and those that run together with it, once they may start.
+func (g *groupUpgrade) runNextBatch(ctx workflow.Context) (rollout.End, error) {
+	g.record.clustersCancelled(ctx)
+	end := g.awaitBatchStart(ctx)
+	var err error
+	if end == "" {
+		end, err = g.awaitHealthGate(ctx)
+	}
+	if end == "" && err == nil {
+		end = g.runBatch(ctx)
+	}
+	if end == endRecheckHealth {
+		end = ""
+	}
+	return end, err
+}
+
+// groupEnd is the index after the last batch that runs together with nextBatch. The catch-up batch runs alone.
+func (g *groupUpgrade) groupEnd() int {
+	planned := rollout.PlannedBatches(&g.status)
+	if g.nextBatch >= planned {
+		return len(g.status.RemediationPlan)
+	}
+	return rollout.BatchGroupEnd(g.status.RemediationPlan[:planned], g.spec.RemediationStrategy, g.nextBatch)
+}
+
+// nextClusters are the clusters of nextBatch, and of those that run together with it.
+func (g *groupUpgrade) nextClusters() []string {
+	return slices.Concat(g.status.RemediationPlan[g.nextBatch:g.groupEnd()]...)
 }
 
 // awaitBatchStart waits until the next batch may start: the rollout is not paused, the state of holds is known, and the batch is approved. A batch
@@ -73,7 +96,7 @@ func (g *groupUpgrade) awaitBatchStart(ctx workflow.Context) rollout.End {
 		switch {
 		case g.startedBatch != nil && !g.gateClosed():
 			return ""
-		case g.startedBatch == nil && g.clock.elapsed(workflow.Now(ctx)) >= g.timeout():
+		case g.startedBatch == nil && g.clock.elapsed(workflow.Now(ctx)) >= g.timeLimit():
 			return rollout.EndTimedOut
 		}
 		end := g.awaitApproval(ctx)
@@ -95,20 +118,20 @@ func (g *groupUpgrade) awaitBatchStart(ctx workflow.Context) rollout.End {
 	}
 }
 
-// runBatch runs the batches from nextBatch up to groupEnd, or resumes them after continue-as-new. It returns "" when the next batch is due,
+// runBatch runs nextBatch and those that run together with it, or resumes them after continue-as-new. It returns "" when the next batch is due,
 // endContinueAsNew, endRecheckHealth, or why the rollout ends.
-func (g *groupUpgrade) runBatch(ctx workflow.Context, groupEnd int) rollout.End {
+func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
 	if g.startedBatch == nil {
 		used := g.clock.elapsed(workflow.Now(ctx))
 		g.startedBatch = &StartedBatch{
-			Timeout: rollout.BatchTimeout(g.timeout(), used, g.batchesLeft()), UsedBefore: used, PreviousBatch: g.status.Status.CurrentBatch,
+			Timeout: rollout.BatchTimeout(g.timeLimit(), used, g.batchesLeft()), UsedBefore: used, PreviousBatch: g.status.Status.CurrentBatch,
 		}
 		g.record.batchStarted(ctx, int32(g.nextBatch+1))
 	}
-	clusters := slices.Concat(g.status.RemediationPlan[g.nextBatch:groupEnd]...)
+	clusters := g.nextClusters()
 	b := &batch{
-		group: g, first: int32(g.nextBatch + 1), last: int32(groupEnd), started: *g.startedBatch,
-		clusters: clusters, pending: g.record.pending(clusters), active: map[string]*activeCluster{}, reportRetry: g.record.retries.Add(),
+		group: g, first: int32(g.nextBatch + 1), last: int32(g.groupEnd()), started: *g.startedBatch,
+		clusters: clusters, pending: g.record.notStarted(clusters), active: map[string]*activeCluster{}, reportRetry: g.record.retries.Add(),
 	}
 	g.batch = b
 	g.updateClock(ctx)
@@ -118,29 +141,30 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context, groupEnd int) rollout.End 
 		g.record.setDeadlines(ctx, nil, nil)
 		return endRecheckHealth
 	}
-	if err := b.failDeletedNow(ctx, b.retrier(ctx), b.clusters); err != nil && ctx.Err() == nil {
-		g.record.note(fmt.Sprintf("could not check for deleted clusters of batch %d: %s", b.first, temporal.ErrorMessage(err)))
+	if _, err := b.lookUp(ctx, b.retrier(ctx), b.clusters); err != nil && ctx.Err() == nil {
+		g.record.note(fmt.Sprintf("could not look up the clusters of batch %d: %s", b.first, temporal.ErrorMessage(err)))
 	}
 	g.batch = nil
 	decision := b.decide(ctx)
 	if decision.Step != rollout.BatchEnd {
 		return endContinueAsNew
 	}
-	g.startedBatch = nil
-	g.record.notStarted(ctx, b.pending, b.timedOut)
+	g.startedBatch, g.nextBatch = nil, int(b.last)
+	if b.timedOut {
+		g.record.timedOutBeforeStart(ctx, b.pending)
+	}
 	g.record.batchEnded(ctx, b.last, decision.Reason)
 	return b.end(ctx)
 }
 
 // batchesLeft is the number of batches that share the remaining time, including the next or running one.
 func (g *groupUpgrade) batchesLeft() int {
-	plan := g.status.RemediationPlan
-	if rollout.BatchGroupEnd(plan, g.spec.RemediationStrategy, g.nextBatch) == len(plan) {
+	if g.groupEnd() == rollout.PlannedBatches(&g.status) && g.groupEnd() > g.nextBatch+1 {
 		return 1
 	}
 	left := 1
-	for _, clusters := range plan[g.nextBatch+1:] {
-		if len(g.record.pending(clusters)) > 0 {
+	for _, clusters := range g.status.RemediationPlan[g.nextBatch+1:] {
+		if len(g.record.notStarted(clusters)) > 0 {
 			left++
 		}
 	}

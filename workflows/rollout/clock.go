@@ -63,7 +63,7 @@ func (s *stopwatch) elapsed(now time.Time) time.Duration {
 // workersAway takes an outage off the clock that an activity reports. A timer shows an outage only if it is due during that.
 func (g *groupUpgrade) workersAway(ctx workflow.Context, outage rollout.Period) {
 	now := workflow.Now(ctx)
-	left := g.timeout() - g.clock.elapsed(now)
+	left := g.timeLimit() - g.clock.elapsed(now)
 	if g.batch != nil {
 		left = g.batch.timeLeft(now)
 	}
@@ -81,7 +81,7 @@ func (g *groupUpgrade) workersAway(ctx workflow.Context, outage rollout.Period) 
 // timer that is set already and still right. While the clock is paused, no timer is set.
 func (b *batch) startTimer(ctx workflow.Context) {
 	g := b.group
-	if g.clockPaused() || len(b.active) == 0 && len(b.pending) == 0 {
+	if g.clockPaused() || len(b.active)+len(b.pending)+len(b.offline) == 0 {
 		b.stopTimer()
 		g.record.setDeadlines(ctx, nil, nil)
 		return
@@ -126,7 +126,7 @@ func (b *batch) awaitTimeout(ctx workflow.Context) bool {
 			if b.rolloutTimer {
 				batchDeadline = nil
 			}
-			g.record.setDeadlines(ctx, batchDeadline, new(now.Add(g.timeout()-g.clock.elapsed(now))))
+			g.record.setDeadlines(ctx, batchDeadline, new(now.Add(g.lastLimit()-g.clock.elapsed(now))))
 		}
 		pause := b.untilNextTimeout(now)
 		if pause < left {
@@ -145,7 +145,7 @@ func (b *batch) awaitTimeout(ctx workflow.Context) bool {
 // timeLeft is the time until the batch times out; negative after that. A batch whose active clusters all soak has the remaining time of the rollout.
 func (b *batch) timeLeft(now time.Time) time.Duration {
 	if b.onlySoaks() {
-		return b.group.timeout() - b.group.clock.elapsed(now)
+		return b.group.timeLimit() - b.group.clock.elapsed(now)
 	}
 	return b.started.Timeout - (b.group.clock.elapsed(now) - b.started.UsedBefore)
 }

@@ -27,8 +27,6 @@ func newRemediator(g *groupUpgrade, prepared *policy.PreparedItems) policy.Remed
 // activeCluster is a cluster of the running batch that runs or soaks.
 type activeCluster struct {
 	name string
-	// batch is the number of its batch in the plan, counted from 1.
-	batch int32
 	// cancel cancels ctx, the context of the work.
 	ctx    workflow.Context
 	cancel workflow.CancelFunc

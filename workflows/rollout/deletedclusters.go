@@ -90,19 +90,18 @@ func (b *batch) retrier(ctx workflow.Context) kit.Retrier {
 	return b.group.retrier().Until(now.Add(b.timeLeft(now)))
 }
 
-// failDeletedNow looks up clusters, and fails those whose ManagedCluster was deleted. If the lookup fails, it returns the error and fails none.
-func (b *batch) failDeletedNow(ctx workflow.Context, retrier kit.Retrier, names []string) error {
+// lookUp looks up clusters, and fails those whose ManagedCluster was deleted. If the lookup fails, it returns the error and fails none.
+func (b *batch) lookUp(ctx workflow.Context, retrier kit.Retrier, names []string) (seen rollouts.SeenClusters, err error) {
 	if len(names) == 0 || ctx.Err() != nil {
-		return ctx.Err()
+		return seen, ctx.Err()
 	}
-	var deleted []string
-	err := retrier.Run(ctx, b.deletedSummary(), b.group.hub.DeletedClusters, names, &deleted)
-	b.failDeleted(ctx, deleted)
-	return err
+	err = retrier.Run(ctx, b.lookupSummary(), b.group.hub.LookUpClusters, names, &seen)
+	b.failDeleted(ctx, seen.Deleted)
+	return seen, err
 }
 
-func (b *batch) deletedSummary() string {
-	return fmt.Sprintf("check for deleted clusters of batch %d", b.first)
+func (b *batch) lookupSummary() string {
+	return fmt.Sprintf("look up the clusters of batch %d", b.first)
 }
 
 // failDeleted fails clusters whose ManagedCluster was deleted, even complete ones. It cancels those that are running.
@@ -122,6 +121,6 @@ func (b *batch) failDeleted(ctx workflow.Context, names []string) {
 			g.record.batchReached(ctx, b.currentBatch())
 		}
 	}
-	b.pending = g.record.pending(b.pending)
+	b.pending, b.offline = g.record.notStarted(b.pending), g.record.notStarted(b.offline)
 	b.changed = true
 }

@@ -117,7 +117,7 @@ func TestAFailingDeletionCheckFailsNoCluster(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2", "c3"})
-			w.Fail["DeletedClusters"] = func(call int) error {
+			w.Fail["LookUpClusters"] = func(call int) error {
 				if call <= test.refusals {
 					return temporal.Error(temporal.ErrNotFound, "there is no hub", nil)
 				}
@@ -125,7 +125,7 @@ func TestAFailingDeletionCheckFailsNoCluster(t *testing.T) {
 			}
 			w.RegisterDelayedCallback(func() {
 				status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
-				require.Equal(t, "NotFound: check for deleted clusters of batch 1: there is no hub", status.Wait.Reason+": "+status.Wait.Message)
+				require.Equal(t, "NotFound: look up the clusters of batch 1: there is no hub", status.Wait.Reason+": "+status.Wait.Message)
 				require.Equal(t, ranv1.ClusterCounts{Total: 3, Pending: 3}, status.Counts)
 			}, time.Minute)
 			w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
@@ -137,7 +137,7 @@ func TestAFailingDeletionCheckFailsNoCluster(t *testing.T) {
 			}
 			require.Equal(t, test.states, workflowtest.ClusterStates(status))
 			require.Len(t, clusters.Events, test.events)
-			require.Less(t, len(w.InputsOf("DeletedClusters")), 100, "the pauses grow")
+			require.Less(t, len(w.InputsOf("LookUpClusters")), 100, "the pauses grow")
 		})
 	}
 }
@@ -146,7 +146,7 @@ func TestAFailingDeletionCheckFailsNoCluster(t *testing.T) {
 func TestAnUnavailableHubOnlyStopsTheStartOfClusters(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1", "c2"}, []string{"c3"})
 	clusters.Outcomes["c1"], clusters.Outcomes["c2"] = workflowtest.Takes(10*time.Minute), workflowtest.UntilCancelled
-	w.Fail["DeletedClusters"] = func(call int) error {
+	w.Fail["LookUpClusters"] = func(call int) error {
 		if call > 1 {
 			return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
 		}
@@ -157,7 +157,7 @@ func TestAnUnavailableHubOnlyStopsTheStartOfClusters(t *testing.T) {
 	shorter.RemediationStrategy.Timeout = 30
 	w.RegisterDelayedCallback(func() {
 		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
-		require.Equal(t, "ClusterUnreachable: check for deleted clusters of batch 1: the hub does not answer", status.Wait.Reason+": "+status.Wait.Message)
+		require.Equal(t, "ClusterUnreachable: look up the clusters of batch 1: the hub does not answer", status.Wait.Reason+": "+status.Wait.Message)
 		w.SendUpdate(temporal.UpdateEdit, rollout.EditRequest{Actor: "bob", Spec: shorter})
 	}, 20*time.Minute)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
@@ -170,7 +170,7 @@ func TestAnUnavailableHubOnlyStopsTheStartOfClusters(t *testing.T) {
 func TestARunThatEndsDuringAHubOutageLeavesNoTimer(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 	recovered := false
-	w.Fail["DeletedClusters"] = func(int) error {
+	w.Fail["LookUpClusters"] = func(int) error {
 		if recovered {
 			return nil
 		}
@@ -192,7 +192,7 @@ func TestARunThatEndsDuringAHubOutageLeavesNoTimer(t *testing.T) {
 
 func TestAFailingDeletionCheckAtTheEndOfABatchIsNoted(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
-	w.Fail["DeletedClusters"] = func(call int) error {
+	w.Fail["LookUpClusters"] = func(call int) error {
 		if call == 2 {
 			return temporal.Error(temporal.ErrNotFound, "there is no hub", nil)
 		}
@@ -200,5 +200,5 @@ func TestAFailingDeletionCheckAtTheEndOfABatchIsNoted(t *testing.T) {
 	}
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, []string{"could not check for deleted clusters of batch 1: there is no hub"}, status.Notes)
+	require.Equal(t, []string{"could not look up the clusters of batch 1: there is no hub"}, status.Notes)
 }

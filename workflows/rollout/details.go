@@ -61,7 +61,7 @@ func countsText(c ranv1.ClusterCounts) string {
 	for _, p := range []struct {
 		n    int32
 		word string
-	}{{c.Running, "running"}, {c.Pending, "pending"}, {c.Failed, "failed"}, {c.TimedOut, "timed out"}, {c.Cancelled, "cancelled"}, {c.Skipped, "skipped"}} {
+	}{{c.Running, "running"}, {c.Offline, "offline"}, {c.Pending, "pending"}, {c.Failed, "failed"}, {c.TimedOut, "timed out"}, {c.Cancelled, "cancelled"}, {c.Skipped, "skipped"}} {
 		if p.n > 0 {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.word))
 		}

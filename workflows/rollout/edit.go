@@ -112,7 +112,7 @@ func (g *groupUpgrade) applyEdit(ctx workflow.Context) {
 		return
 	}
 	if g.startedBatch != nil {
-		g.startedBatch.Timeout = rollout.BatchTimeout(g.timeout(), g.startedBatch.UsedBefore, g.batchesLeft())
+		g.startedBatch.Timeout = rollout.BatchTimeout(g.timeLimit(), g.startedBatch.UsedBefore, g.batchesLeft())
 	}
 	if b := g.batch; b != nil {
 		b.started = *g.startedBatch

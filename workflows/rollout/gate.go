@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/activities/rollouts"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -81,7 +82,7 @@ func (g *groupUpgrade) awaitHealthGate(ctx workflow.Context) (rollout.End, error
 // checkPendingClusters checks all pending clusters once one of them may start. It starts over after a pause or a hold. It returns endRecheckHealth
 // if the approval has expired.
 func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, error) {
-	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
+	clusters := g.record.notStarted(slices.Concat(g.status.RemediationPlan...))
 	for {
 		if g.awaitStartable(ctx) != nil {
 			return rollout.EndCancelled, nil
@@ -103,7 +104,12 @@ func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, 
 		g.record.log.Info("Health gate checks clusters", "clusters", len(group), "passed", g.gate.healthy)
 		checking, stop := workflow.WithCancel(ctx)
 		g.gate.stop = stop
-		failures := g.healthOf(checking, group)
+		checked, err := g.withoutOffline(checking, group)
+		if err != nil && checking.Err() == nil {
+			stop()
+			return "", err
+		}
+		failures := g.healthOf(checking, checked)
 		stop()
 		g.record.awaitingHealth(nil)
 		if g.gate.state == gateStale && ctx.Err() == nil {
@@ -112,12 +118,19 @@ func (g *groupUpgrade) checkPendingClusters(ctx workflow.Context) (rollout.End, 
 		if ctx.Err() != nil {
 			return rollout.EndCancelled, nil
 		}
-		if err := gateFailure(group, failures); err != nil {
+		if err := gateFailure(checked, failures); err != nil {
 			g.record.log.Info("Health gate failed", "reason", temporal.ErrHealthGateFailed, "message", temporal.ErrorMessage(err))
 			return "", err
 		}
 		g.gate.healthy += len(group)
 	}
+}
+
+// withoutOffline leaves out the clusters that are offline: they do not start now, and are checked when the work on them is done.
+func (g *groupUpgrade) withoutOffline(ctx workflow.Context, clusters []string) ([]string, error) {
+	var seen rollouts.SeenClusters
+	err := g.retrier().Run(ctx, "look up the clusters of the health gate", g.hub.LookUpClusters, clusters, &seen)
+	return slices.DeleteFunc(slices.Clone(clusters), func(name string) bool { return slices.Contains(seen.Offline, name) }), err
 }
 
 // awaitStartable waits until a cluster of the next batch may start, or the run must continue as new.
@@ -140,12 +153,11 @@ func (g *groupUpgrade) mayStart() bool { return !g.status.Paused && g.nextBatchH
 
 // nextBatchHold is the hold on the first pending cluster of the next batch if all of them are held; nil: one may start.
 func (g *groupUpgrade) nextBatchHold() *drydockv1.Hold {
-	plan := g.status.RemediationPlan
-	if !g.holds.Any() || g.nextBatch >= len(plan) {
+	if !g.holds.Any() || g.nextBatch >= len(g.status.RemediationPlan) {
 		return nil
 	}
 	var first *drydockv1.Hold
-	for _, cluster := range g.record.pending(slices.Concat(plan[g.nextBatch:rollout.BatchGroupEnd(plan, g.spec.RemediationStrategy, g.nextBatch)]...)) {
+	for _, cluster := range g.record.notStarted(g.nextClusters()) {
 		hold := g.holds.HoldFor(cluster, g.slowest)
 		if hold == nil {
 			return nil

@@ -146,8 +146,8 @@ func TestAPauseOrHoldAfterTheHealthGateRepeatsTheChecks(t *testing.T) {
 			w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 			in := gatedInWindows(w)
 			start := w.Now()
-			w.Fail["DeletedClusters"] = func(call int) error {
-				if call == 1 { // the batch has started, but its cluster has not
+			w.Fail["LookUpClusters"] = func(call int) error {
+				if call == 2 { // the first is for the gate: now the batch has started, but its cluster has not
 					require.Len(t, checkedClusters(w), 1)
 					stop.begin(w)
 				}
@@ -166,7 +166,7 @@ func TestAPauseOrHoldAfterTheHealthGateRepeatsTheChecks(t *testing.T) {
 // The approval is valid for an hour.
 func TestAnExpiredApprovalIsRequiredAgainBeforeTheFirstCluster(t *testing.T) {
 	for _, stop := range everyStop() {
-		for when, activity := range map[string]string{"during the checks": "AwaitClusterHealthy", "after the checks": "DeletedClusters"} {
+		for when, activity := range map[string]string{"during the checks": "AwaitClusterHealthy", "after the checks": "LookUpClusters"} {
 			for _, point := range []ranv1.Approvals{{BeforeCanaries: true, Expiry: 60}, {BeforeEachBatch: true, Expiry: 60}} {
 				t.Run(stop.name+" "+when, func(t *testing.T) {
 					w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
@@ -174,7 +174,7 @@ func TestAnExpiredApprovalIsRequiredAgainBeforeTheFirstCluster(t *testing.T) {
 					in.Object.Spec.Approvals = &point
 					workflowtest.SendUpdateWhen(w, workflowtest.AwaitsApproval, temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"})
 					w.Fail[activity] = func(call int) error {
-						if call == 1 {
+						if call == 1 && activity != "LookUpClusters" || call == 2 && activity == "LookUpClusters" { // its first call is for the gate
 							stop.begin(w)
 						}
 						return nil
@@ -262,8 +262,8 @@ func TestABatchWithoutStartedClustersNeedsItsApprovalAgain(t *testing.T) {
 
 func TestANewRunOfAHeldRolloutRepeatsTheHealthChecks(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
-	w.Fail["DeletedClusters"] = func(call int) error {
-		if call == 1 {
+	w.Fail["LookUpClusters"] = func(call int) error {
+		if call == 2 { // the first is for the gate
 			w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all"))
 			w.SetContinueAsNewSuggested(true)
 		}
@@ -324,8 +324,8 @@ func TestHealthChecksAreRepeatedAfterALongHubOutage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
 			recovers := w.Now().Add(test.outage)
-			w.Fail["DeletedClusters"] = func(int) error {
-				if w.Now().Before(recovers) {
+			w.Fail["LookUpClusters"] = func(call int) error {
+				if call > 1 && w.Now().Before(recovers) { // the first is for the gate
 					return temporal.Error(temporal.ErrClusterUnreachable, "the hub does not answer", nil)
 				}
 				return nil

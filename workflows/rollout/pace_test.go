@@ -83,7 +83,7 @@ func TestClustersAreLookedUpTogether(t *testing.T) {
 	object.Spec.RemediationStrategy.MaxConcurrency.IntVal = 120
 	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Len(t, w.InputsOf("DeletedClusters"), 2, "before they start, and at the end of the batch")
+	require.Len(t, w.InputsOf("LookUpClusters"), 2, "before they start, and at the end of the batch")
 }
 
 func TestATimedOutRollingRolloutCancelsRunningClusters(t *testing.T) {

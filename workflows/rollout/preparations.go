@@ -130,7 +130,7 @@ func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 
 // endIfAllFailed ends the rollout if no cluster could be prepared.
 func (g *groupUpgrade) endIfAllFailed() rollout.End {
-	if len(g.record.pending(slices.Concat(g.status.RemediationPlan...))) > 0 || len(g.record.inState(ranv1.ClusterFailed)) == 0 {
+	if len(g.record.notStarted(slices.Concat(g.status.RemediationPlan...))) > 0 || len(g.record.inState(ranv1.ClusterFailed)) == 0 {
 		return ""
 	}
 	g.queueSkippedClusters()
@@ -169,7 +169,7 @@ func preparationRun(ctx workflow.Context) string {
 
 // prepareClusters waits until every cluster of the plan is prepared or has failed. After a cancellation it waits until all Jobs are stopped.
 func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, interrupted func() bool) {
-	clusters := g.record.pending(slices.Concat(g.status.RemediationPlan...))
+	clusters := g.record.notStarted(slices.Concat(g.status.RemediationPlan...))
 	p.enqueue(clusters)
 	g.record.showPreparation(ctx, p)
 	ended := func() bool {

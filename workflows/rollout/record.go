@@ -97,10 +97,17 @@ func (r *groupRecord) planned(ctx workflow.Context, plan rollout.Plan) {
 	s.PolicyEnforcement = plan.PolicyEnforcement
 	s.ManagedPoliciesCompliantBeforeUpgrade = plan.ManagedPoliciesCompliantBeforeUpgrade
 	s.ComputedMaxFailures = plan.ComputedMaxFailures
+	offline := map[string]bool{}
+	for _, name := range plan.Offline {
+		offline[name] = true
+	}
 	var clusters []ranv1.ClusterStatus
 	for i, names := range plan.RemediationPlan {
 		for _, name := range names {
 			cluster := ranv1.ClusterStatus{Name: name, State: ranv1.ClusterPending, Batch: int32(i + 1)}
+			if offline[name] {
+				cluster.Reason, cluster.Message = ranv1.ReasonClusterOffline, rollout.MessageOffline
+			}
 			if first, known := plan.StartPolicyIndex[name]; known {
 				cluster.CurrentPolicy = &ranv1.PolicyStatus{Name: plan.ManagedPoliciesForUpgrade[first]}
 			}
@@ -156,6 +163,11 @@ func (r *groupRecord) problems() string {
 func (r *groupRecord) started(ctx workflow.Context) {
 	r.waits.Before = nil
 	r.status.Status.StartedAt = r.now(ctx)
+	for i := range r.status.Clusters { // whether clusters are offline was known when the plan was made
+		if c := &r.status.Clusters[i]; c.State == ranv1.ClusterPending && c.Reason == ranv1.ReasonClusterOffline {
+			c.Reason, c.Message = "", ""
+		}
+	}
 	r.phase(ranv1.ReasonInProgress)
 	r.publisher.Event(ctx, false, ranv1.EventStarted, fmt.Sprintf("ClusterGroupUpgrade remediation started: %d clusters in %d batches", len(slices.Concat(r.status.RemediationPlan...)), len(r.status.RemediationPlan)))
 	r.show()
@@ -258,15 +270,16 @@ func eventOf(result rollout.Result) string {
 	switch {
 	case result.Succeeded == metav1.ConditionTrue:
 		return ranv1.EventSuccess
-	case result.Reason == ranv1.ReasonTimedOut:
+	case result.Reason == ranv1.ReasonTimedOut, result.Reason == ranv1.ReasonClustersOffline:
 		return ranv1.EventTimedOut
 	}
 	return ranv1.EventFailed
 }
 
-// progressingReason is the reason of Progressing=False for a reason of Succeeded. A rollout with failed clusters is completed, too.
+// progressingReason is the reason of Progressing=False for a reason of Succeeded. A rollout with failed clusters, or with clusters that were offline, is
+// completed, too.
 func progressingReason(reason string) string {
-	if reason == ranv1.ReasonFailed {
+	if reason == ranv1.ReasonFailed || reason == ranv1.ReasonClustersOffline {
 		return ranv1.ReasonCompleted
 	}
 	return reason

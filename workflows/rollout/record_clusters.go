@@ -66,6 +66,9 @@ func (r *groupRecord) clusterSoaked(ctx workflow.Context, name string) {
 func (r *groupRecord) clustersStarted(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
+		if c.Reason == ranv1.ReasonClusterOffline {
+			c.Reason, c.Message, c.Since = "", "", nil
+		}
 		c.State, c.StartedAt = ranv1.ClusterRunning, r.now(ctx)
 		r.log.Info("Cluster started", "cluster", name, "batch", c.Batch)
 	}
@@ -119,18 +122,18 @@ func (r *groupRecord) clusterEnded(ctx workflow.Context, result ranv1.ClusterSta
 	r.show()
 }
 
-// pending returns the clusters that are pending.
-func (r *groupRecord) pending(names []string) []string {
-	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return r.cluster(name).State != ranv1.ClusterPending })
+// notStarted returns the clusters that are still to be started: pending ones, and those that are offline.
+func (r *groupRecord) notStarted(names []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !rollout.NotStarted(r.cluster(name)) })
 }
 
-// notStarted records that the pending clusters of a timed-out batch were not started.
-func (r *groupRecord) notStarted(ctx workflow.Context, names []string, timedOut bool) {
-	if !timedOut {
-		return
-	}
+// timedOutBeforeStart records that the pending clusters of a timed-out batch were not started. Those that are offline stay so.
+func (r *groupRecord) timedOutBeforeStart(ctx workflow.Context, names []string) {
 	for _, name := range names {
 		c := r.cluster(name)
+		if c.State == ranv1.ClusterOffline {
+			continue
+		}
 		c.State, c.Reason, c.Message, c.Since = ranv1.ClusterTimedOut, reasonBatchTimedOut, "the batch timed out before the cluster was started", r.now(ctx)
 		r.log.Info("Cluster ended", "cluster", name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
 	}

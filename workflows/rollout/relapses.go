@@ -61,7 +61,9 @@ func (g *groupUpgrade) markRelapses(ctx workflow.Context, relapses policy.Relaps
 	if failed := workflow.Await(ctx, func() bool { return ended || tooFew() }); failed != nil || !ended {
 		return failed
 	}
-	g.record.relapsed(ctx, seen)
+	if g.record.relapsed(ctx, seen); g.batch != nil {
+		g.batch.relapses, g.batch.changed = len(seen) > 0, true
+	}
 	return err
 }
 

@@ -36,7 +36,7 @@ func (b *batch) endClusterSoak(ctx workflow.Context, cluster *activeCluster) {
 
 // onlySoaks reports whether all active clusters soak, and the batch starts no other.
 func (b *batch) onlySoaks() bool {
-	return len(b.active) > 0 && b.busy() == 0 && (len(b.pending) == 0 || b.timedOut)
+	return len(b.active) > 0 && b.busy() == 0 && (len(b.pending)+len(b.offline) == 0 || b.timedOut)
 }
 
 // endSoak ends the soak of the remaining clusters. No cluster waits for them.

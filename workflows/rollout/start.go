@@ -15,14 +15,14 @@ import (
 // startClusters starts as many pending clusters as the batch may start now. It skips held clusters.
 func (b *batch) startClusters(ctx workflow.Context) {
 	for {
-		next := b.nextExisting(ctx)
+		next := b.nextReady(ctx)
 		if len(next) == 0 {
 			return
 		}
 		charged := b.group.clock.elapsed(workflow.Now(ctx))
 		var clusters []*activeCluster
 		for _, name := range next {
-			cluster := &activeCluster{name: name, batch: b.group.record.cluster(name).Batch, usedBefore: charged, state: rollout.WorkRunning}
+			cluster := &activeCluster{name: name, usedBefore: charged, state: rollout.WorkRunning}
 			cluster.ctx, cluster.cancel = workflow.WithCancel(b.work)
 			b.active[name] = cluster
 			clusters = append(clusters, cluster)
@@ -43,7 +43,7 @@ func (b *batch) workOn(clusters []*activeCluster) []*policy.ClusterWork {
 	work := make([]*policy.ClusterWork, len(clusters))
 	for i, cluster := range clusters {
 		work[i] = &policy.ClusterWork{
-			Cluster: cluster.name, Batch: cluster.batch, Ctx: cluster.ctx,
+			Cluster: cluster.name, Batch: b.group.record.cluster(cluster.name).Batch, Ctx: cluster.ctx,
 			Ended: func(ctx workflow.Context, result ranv1.ClusterStatus) { b.clusterEnded(ctx, cluster, result) },
 		}
 	}
@@ -55,14 +55,14 @@ func (b *batch) next(ctx workflow.Context) []string {
 	return b.startable(min(b.decide(ctx).Start, b.group.remediator.MaxStartsPerTask()))
 }
 
-// decide returns the next step of the batch. Beside it, run starts no cluster after a cancellation or timeout, and nextExisting none whose ManagedCluster
-// may be deleted.
+// decide returns the next step of the batch. Beside it, run starts no cluster after a cancellation or timeout, and nextReady none whose ManagedCluster
+// may be deleted or offline.
 func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 	g := b.group
 	state := rollout.BatchState{
-		Budget: b.startBudget(), Pending: len(b.pending), Busy: b.busy(),
+		Budget: b.startBudget(), Pending: len(b.pending), Offline: len(b.offline), Busy: b.busy(),
 		Cancelled: ctx.Err() != nil, TimedOut: b.timedOut, Paused: g.status.Paused,
-		HealthUnknown: g.healthStale(), HistoryLong: kit.ShouldContinueAsNew(ctx, g.signals),
+		Relapses: b.relapses && g.catchesUp(), HealthUnknown: g.healthStale(), HistoryLong: kit.ShouldContinueAsNew(ctx, g.signals),
 	}
 	if soaking := len(b.active) - state.Busy; soaking > 0 && state.Busy == 0 {
 		state.SoakCounts = b.clustersRemain() && b.end(ctx) == ""
@@ -85,18 +85,19 @@ func (b *batch) startable(limit int) []string {
 }
 
 const (
-	// existenceValidity is how long the lookup of a ManagedCluster is valid.
-	existenceValidity = 10 * time.Second
+	// lookupValidity is how long the lookup of a ManagedCluster is valid.
+	lookupValidity = 10 * time.Second
 	// lookupAhead is the minimum number of pending clusters that one activity looks up.
 	lookupAhead = 50
 )
 
-// nextExisting are the clusters to start now whose ManagedClusters exist. A cluster may start hours after the plan was made; if its ManagedCluster
-// was deleted since then, the cluster fails. While the hub is unavailable, no cluster starts, and running clusters continue.
-func (b *batch) nextExisting(ctx workflow.Context) []string {
+// nextReady are the clusters to start now whose ManagedClusters exist and are Available. A cluster may start hours after the plan was made; if its
+// ManagedCluster was deleted since then, the cluster fails, and if it is offline, it waits. While the hub is unavailable, no cluster starts, and running
+// clusters continue.
+func (b *batch) nextReady(ctx workflow.Context) []string {
 	for {
 		next, now := b.next(ctx), workflow.Now(ctx)
-		unknown := func(name string) bool { return !b.existing[name] || now.Sub(b.existingAt) >= existenceValidity }
+		unknown := func(name string) bool { return !b.ready[name] || now.Sub(b.readyAt) >= lookupValidity }
 		if !slices.ContainsFunc(next, unknown) {
 			return next
 		}
@@ -106,8 +107,9 @@ func (b *batch) nextExisting(ctx workflow.Context) []string {
 		lookup := b.startable(max(b.startBudget().Free(), lookupAhead))
 		retrier := b.group.retrier().Until(now.Add(-time.Nanosecond))
 		retrier.Attempts = 2
-		if err := b.failDeletedNow(ctx, retrier, lookup); err != nil {
-			b.retryExistenceCheck(ctx, retrier, err)
+		seen, err := b.lookUp(ctx, retrier, lookup)
+		if err != nil {
+			b.retryLookup(ctx, retrier, err)
 			return nil
 		}
 		if b.retryPause > 0 {
@@ -119,23 +121,24 @@ func (b *batch) nextExisting(ctx workflow.Context) []string {
 				return nil
 			}
 		}
-		b.existing, b.existingAt = map[string]bool{}, workflow.Now(ctx)
+		b.ready, b.readyAt = map[string]bool{}, workflow.Now(ctx)
 		for _, name := range lookup {
-			b.existing[name] = true
+			b.ready[name] = true
 		}
+		b.deferOffline(ctx, seen.Offline)
 	}
 }
 
-// retryExistenceCheck shows that the lookup of ManagedClusters failed, and retries it with a growing pause.
-func (b *batch) retryExistenceCheck(ctx workflow.Context, retrier kit.Retrier, err error) {
+// retryLookup shows that the lookup of ManagedClusters failed, and retries it with a growing pause.
+func (b *batch) retryLookup(ctx workflow.Context, retrier kit.Retrier, err error) {
 	if ctx.Err() != nil {
 		return
 	}
 	why := retrier.Explain(err, workflow.ActivityOptions{StartToCloseTimeout: kit.EffectTimeout})
-	b.reportRetry(ctx, kit.ReasonOf(err), b.deletedSummary()+": "+why)
+	b.reportRetry(ctx, kit.ReasonOf(err), b.lookupSummary()+": "+why)
 	b.hubUnavailable, b.retryPause = true, min(max(2*b.retryPause, policy.MinRetryPause), policy.MaxRetryPause)
-	workflow.GoNamed(ctx, "retry the check for deleted clusters", func(ctx workflow.Context) {
-		timer := workflow.NewTimerWithOptions(ctx, b.retryPause, workflow.TimerOptions{Summary: "before the check for deleted clusters is retried"})
+	workflow.GoNamed(ctx, "retry the lookup of clusters", func(ctx workflow.Context) {
+		timer := workflow.NewTimerWithOptions(ctx, b.retryPause, workflow.TimerOptions{Summary: "before the lookup of clusters is retried"})
 		if timer.Get(ctx, nil) == nil {
 			b.hubUnavailable, b.changed = false, true
 		}
@@ -153,7 +156,7 @@ func (b *batch) startBudget() rollout.StartBudget {
 // maxConcurrency is the maximum number of active clusters of the batch.
 func (b *batch) maxConcurrency() int {
 	most := min(len(b.clusters), b.group.remediator.MaxConcurrency())
-	if b.last > b.first {
+	if b.last > b.first || b.group.catchesUp() {
 		most = min(most, int(b.group.status.ComputedMaxConcurrency))
 	}
 	return most

@@ -67,9 +67,10 @@ func (w *World) register() {
 		w.planWait = activity.GetInfo(ctx).TaskToken
 		return activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitOtherPlan"})
-	Simulate(w, "DeletedClusters", func(names []string) any {
-		return slices.DeleteFunc(names, func(name string) bool { return !slices.Contains(w.DeletedClusters, name) })
+	Simulate(w, "LookUpClusters", func(names []string) any {
+		return rollouts.SeenClusters{Deleted: among(names, w.DeletedClusters), Offline: among(names, w.OfflineClusters)}
 	})
+	w.RegisterActivityWithOptions(w.awaitClustersBack, activity.RegisterOptions{Name: "AwaitClustersBack"})
 	w.RegisterActivityWithOptions(w.awaitDeletedClusters, activity.RegisterOptions{Name: "AwaitDeletedClusters"})
 	w.RegisterActivityWithOptions(func(_ context.Context, job jobs.ClusterJob) error {
 		w.Mu.Lock()

@@ -11,14 +11,15 @@ import (
 	"drydock.dev/drydock/internal/rollout"
 )
 
-// deletionWait is a call of AwaitDeletedClusters that waits until one of its clusters is deleted.
-type deletionWait struct {
+// clusterWait is a call of AwaitDeletedClusters or AwaitClustersBack that waits for one of its clusters.
+type clusterWait struct {
 	token    []byte
 	clusters []string
 }
 
-func (v deletionWait) of(deleted []string) []string {
-	return slices.DeleteFunc(slices.Clone(v.clusters), func(name string) bool { return !slices.Contains(deleted, name) })
+// among returns those of names that are in a list.
+func among(names, list []string) []string {
+	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !slices.Contains(list, name) })
 }
 
 func (w *World) awaitDeletedClusters(ctx context.Context, clusters []string) (rollouts.SeenClusters, error) {
@@ -30,8 +31,8 @@ func (w *World) awaitDeletedClusters(ctx context.Context, clusters []string) (ro
 			return rollouts.SeenClusters{}, err
 		}
 	}
-	wait := deletionWait{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
-	if found := wait.of(w.DeletedClusters); len(found) > 0 {
+	wait := clusterWait{token: activity.GetInfo(ctx).TaskToken, clusters: clusters}
+	if found := among(clusters, w.DeletedClusters); len(found) > 0 {
 		return rollouts.SeenClusters{Deleted: found}, nil
 	}
 	w.deletionWaits = append(w.deletionWaits, wait)
@@ -48,8 +49,8 @@ func (w *World) DeleteClusterSilently(cluster string) {
 // DeleteCluster deletes the ManagedCluster of a cluster, and completes the calls of AwaitDeletedClusters that wait for it.
 func (w *World) DeleteCluster(cluster string) {
 	w.DeleteClusterSilently(cluster)
-	w.completeDeletionWaits(func(wait deletionWait) *rollouts.SeenClusters {
-		if found := wait.of([]string{cluster}); len(found) > 0 {
+	w.completeDeletionWaits(func(wait clusterWait) *rollouts.SeenClusters {
+		if found := among(wait.clusters, []string{cluster}); len(found) > 0 {
 			return &rollouts.SeenClusters{Deleted: found}
 		}
 		return nil
@@ -58,13 +59,13 @@ func (w *World) DeleteCluster(cluster string) {
 
 // WorkersWereAway lets the calls of AwaitDeletedClusters that wait report that no worker ran.
 func (w *World) WorkersWereAway(from, to time.Time) {
-	w.completeDeletionWaits(func(deletionWait) *rollouts.SeenClusters {
+	w.completeDeletionWaits(func(clusterWait) *rollouts.SeenClusters {
 		return &rollouts.SeenClusters{WorkersAway: &rollout.Period{From: from, To: to}}
 	})
 }
 
 // completeDeletionWaits completes the waiting calls for which result is not nil.
-func (w *World) completeDeletionWaits(result func(deletionWait) *rollouts.SeenClusters) {
+func (w *World) completeDeletionWaits(result func(clusterWait) *rollouts.SeenClusters) {
 	w.Mu.Lock()
 	waiting := w.deletionWaits
 	w.deletionWaits = nil
@@ -78,4 +79,41 @@ func (w *World) completeDeletionWaits(result func(deletionWait) *rollouts.SeenCl
 		w.deletionWaits = append(w.deletionWaits, wait)
 		w.Mu.Unlock()
 	}
+}
+
+// GoOffline makes the ManagedCluster of a cluster not Available.
+func (w *World) GoOffline(cluster string) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.OfflineClusters = append(w.OfflineClusters, cluster)
+}
+
+// ComeBack makes the ManagedCluster of a cluster Available again, and completes the calls of AwaitClustersBack that wait for it.
+func (w *World) ComeBack(cluster string) {
+	w.Mu.Lock()
+	w.OfflineClusters = slices.DeleteFunc(w.OfflineClusters, func(name string) bool { return name == cluster })
+	waiting := w.returnWaits
+	w.returnWaits = nil
+	w.Mu.Unlock()
+	for _, wait := range waiting {
+		if slices.Contains(wait.clusters, cluster) {
+			_ = w.CompleteActivity(wait.token, rollouts.SeenClusters{Back: []string{cluster}}, nil) // it may have been cancelled
+			continue
+		}
+		w.Mu.Lock()
+		w.returnWaits = append(w.returnWaits, wait)
+		w.Mu.Unlock()
+	}
+}
+
+func (w *World) awaitClustersBack(ctx context.Context, clusters []string) (rollouts.SeenClusters, error) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Inputs["AwaitClustersBack"] = append(w.Inputs["AwaitClustersBack"], clusters)
+	if offline := among(clusters, w.OfflineClusters); len(offline) < len(clusters) {
+		back := slices.DeleteFunc(slices.Clone(clusters), func(name string) bool { return slices.Contains(offline, name) })
+		return rollouts.SeenClusters{Back: back}, nil
+	}
+	w.returnWaits = append(w.returnWaits, clusterWait{token: activity.GetInfo(ctx).TaskToken, clusters: clusters})
+	return rollouts.SeenClusters{}, activity.ErrResultPending
 }

@@ -50,8 +50,12 @@ type World struct {
 	Unblocked rollout.Unblocked
 	// DeletedClusters are clusters whose ManagedCluster was deleted.
 	DeletedClusters []string
+	// OfflineClusters are clusters whose ManagedCluster is not Available.
+	OfflineClusters []string
+	// returnWaits are the calls of AwaitClustersBack that wait.
+	returnWaits []clusterWait
 	// deletionWaits are the calls of AwaitDeletedClusters that wait.
-	deletionWaits []deletionWait
+	deletionWaits []clusterWait
 	// planWait is the task token of the call of AwaitOtherPlan that waits.
 	planWait []byte
 	// Scheduler is the simulated scheduler of the cluster.

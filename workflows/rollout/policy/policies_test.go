@@ -142,7 +142,7 @@ func TestAWorkerWithoutAHubFailsNoCluster(t *testing.T) {
 		"PlacePolicies":   "enforce kernel on 1 clusters",
 		"AwaitCompliance": "watch the compliance of 1 clusters",
 		"ReadCompliance":  "read the compliance of 1 clusters",
-		"DeletedClusters": "check for deleted clusters of batch 1",
+		"LookUpClusters":  "look up the clusters of batch 1",
 		"CleanUpPolicies": "delete the objects that enforce policies",
 		"SaveRollout":     "save the final status on the hub",
 	} {

@@ -152,6 +152,24 @@ func TestARelapseIsRetriedInTheNextRun(t *testing.T) {
 	require.Equal(t, 1, placedOn(again, "c1", 1))
 }
 
+func TestARelapseIsRetriedWhileTheRolloutWaitsForOfflineClusters(t *testing.T) {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
+	w.GoOffline("c2")
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.NonCompliant) }, 15*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w.World)
+		require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(status, "c1").State)
+		require.Equal(t, ranv1.ReasonClustersOffline, status.Wait.Reason)
+		require.Equal(t, 2, placedOn(w, "c1", 1), "network is enforced again")
+		w.ComeBack("c2")
+	}, 30*time.Minute)
+	w.Run()
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
+	require.Equal(t, [][]string{{"c1"}, {"c2"}}, status.RemediationPlan)
+	w.RequireNothingEnforced()
+}
+
 func TestAFailingLookAtCompleteClustersIsNoted(t *testing.T) {
 	w := workflowtest.NewPolicyWorld(t, []string{"c1"})
 	w.Fail["FindRelapses"] = func(int) error {

@@ -134,7 +134,29 @@ type RemediationStrategy struct {
 	// +kubebuilder:validation:Minimum=0
 	// +optional
 	SoakSeconds int32 `json:"soakSeconds,omitempty"`
+	// OfflineAction is what happens to a cluster whose ManagedCluster is not Available when its batch comes: it is deferred until it is back, or it
+	// fails. A canary is not deferred: its batch waits for it (addition).
+	// +kubebuilder:default=Defer
+	// +optional
+	OfflineAction OfflineAction `json:"offlineAction,omitempty"`
+	// CatchUp is for how many minutes after the timeout of the rollout deferred clusters may still be remediated (addition).
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=525600
+	// +optional
+	CatchUp int32 `json:"catchUp,omitempty"`
 }
+
+// OfflineAction is what happens to a cluster that is offline when its batch comes.
+// +kubebuilder:validation:Enum=Defer;Fail
+type OfflineAction string
+
+// The offline actions.
+const (
+	// OfflineDefer: the next cluster takes its place, and it follows the other clusters when it is back. It does not count as a failure.
+	OfflineDefer OfflineAction = "Defer"
+	// OfflineFail: it fails, which counts towards maxFailures.
+	OfflineFail OfflineAction = "Fail"
+)
 
 // RolloutMode is how clusters are taken.
 // +kubebuilder:validation:Enum=Batched;Rolling

@@ -49,7 +49,9 @@ const (
 	ReasonTimedOut             = "TimedOut"
 	ReasonFailed               = "Failed"
 	ReasonCancelled            = "Cancelled"
-	ReasonAborted              = "Aborted"
+	// ReasonClustersOffline: the rollout is complete on all clusters but those that were offline (addition). It is also why a rollout waits for them.
+	ReasonClustersOffline = "ClustersOffline"
+	ReasonAborted         = "Aborted"
 )
 
 // Reasons why a rollout waits.
@@ -75,3 +77,6 @@ const (
 
 // ReasonClusterDeleted is the reason of a cluster whose ManagedCluster, or namespace on the hub, was deleted while the rollout ran.
 const ReasonClusterDeleted = "ClusterDeleted"
+
+// ReasonClusterOffline is the reason of a cluster whose ManagedCluster is not Available.
+const ReasonClusterOffline = "ClusterOffline"

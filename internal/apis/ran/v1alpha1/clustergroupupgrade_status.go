@@ -12,6 +12,7 @@ type ClusterState string
 // The states of a cluster.
 const (
 	ClusterPending   ClusterState = "pending"
+	ClusterOffline   ClusterState = "offline"
 	ClusterRunning   ClusterState = "running"
 	ClusterSoaking   ClusterState = "soaking"
 	ClusterComplete  ClusterState = "complete"
@@ -172,6 +173,9 @@ type RunStatus struct {
 	// Batches is how many the plan has, in a part of a status, which does not have the plan (addition).
 	// +optional
 	Batches int32 `json:"batches,omitempty"`
+	// CatchUpBatch is the number of the last batch, if it has the clusters that were offline when their batch came; 0: there is none (addition).
+	// +optional
+	CatchUpBatch int32 `json:"catchUpBatch,omitempty"`
 	// +optional
 	CurrentBatchStartedAt *metav1.Time `json:"currentBatchStartedAt,omitempty"`
 	// CurrentBatchRemediationProgress is the progress of the clusters of the current batch, by name.
@@ -362,6 +366,8 @@ type ClusterCounts struct {
 	Total int32 `json:"total"`
 	// +optional
 	Pending int32 `json:"pending,omitempty"`
+	// +optional
+	Offline int32 `json:"offline,omitempty"`
 	// +optional
 	Running int32 `json:"running,omitempty"`
 	// +optional

@@ -896,6 +896,7 @@ type ClusterCounts struct {
 	TimedOut      int32                  `protobuf:"varint,6,opt,name=timed_out,json=timedOut,proto3" json:"timed_out,omitempty"`
 	Cancelled     int32                  `protobuf:"varint,7,opt,name=cancelled,proto3" json:"cancelled,omitempty"`
 	Skipped       int32                  `protobuf:"varint,8,opt,name=skipped,proto3" json:"skipped,omitempty"`
+	Offline       int32                  `protobuf:"varint,9,opt,name=offline,proto3" json:"offline,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -986,11 +987,18 @@ func (x *ClusterCounts) GetSkipped() int32 {
 	return 0
 }
 
+func (x *ClusterCounts) GetOffline() int32 {
+	if x != nil {
+		return x.Offline
+	}
+	return 0
+}
+
 // Cluster is one cluster of a rollout.
 type Cluster struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	Name  string                 `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
-	// state is pending, running, soaking, complete, failed, timedout, cancelled or skipped.
+	// state is pending, offline, running, soaking, complete, failed, timedout, cancelled or skipped.
 	State string `protobuf:"bytes,2,opt,name=state,proto3" json:"state,omitempty"`
 	// batch counts from 1; 0 for a skipped cluster.
 	Batch         int32  `protobuf:"varint,3,opt,name=batch,proto3" json:"batch,omitempty"`
@@ -2860,7 +2868,7 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\amessage\x18\x02 \x01(\tR\amessage\x120\n" +
 	"\x05since\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x120\n" +
 	"\x05until\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05until\x12/\n" +
-	"\bblockers\x18\x05 \x03(\v2\x13.drydock.v1.BlockerR\bblockers\"\xe2\x01\n" +
+	"\bblockers\x18\x05 \x03(\v2\x13.drydock.v1.BlockerR\bblockers\"\xfc\x01\n" +
 	"\rClusterCounts\x12\x14\n" +
 	"\x05total\x18\x01 \x01(\x05R\x05total\x12\x18\n" +
 	"\apending\x18\x02 \x01(\x05R\apending\x12\x18\n" +
@@ -2869,7 +2877,8 @@ const file_drydock_v1_status_proto_rawDesc = "" +
 	"\x06failed\x18\x05 \x01(\x05R\x06failed\x12\x1b\n" +
 	"\ttimed_out\x18\x06 \x01(\x05R\btimedOut\x12\x1c\n" +
 	"\tcancelled\x18\a \x01(\x05R\tcancelled\x12\x18\n" +
-	"\askipped\x18\b \x01(\x05R\askipped\"\xc4\x01\n" +
+	"\askipped\x18\b \x01(\x05R\askipped\x12\x18\n" +
+	"\aoffline\x18\t \x01(\x05R\aoffline\"\xc4\x01\n" +
 	"\aCluster\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x14\n" +
 	"\x05state\x18\x02 \x01(\tR\x05state\x12\x14\n" +

@@ -1,0 +1,120 @@
+package rollouts
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// SeenClusters is what a look at clusters, or a watch, has seen.
+type SeenClusters struct {
+	// Deleted are the clusters whose ManagedCluster is deleted or being deleted. Offline are those whose ManagedCluster is not Available.
+	Deleted []string `json:"deleted,omitempty"`
+	Offline []string `json:"offline,omitempty"`
+	// Back are the clusters that are no longer offline.
+	Back []string `json:"back,omitempty"`
+	// WorkersAway is a period in which no worker ran the watch; nil: there was none.
+	WorkersAway *rollout.Period `json:"workersAway,omitempty"`
+}
+
+// LookUpClusters returns the clusters whose ManagedCluster is deleted or not Available.
+func (r *Activities) LookUpClusters(ctx context.Context, clusters []string) (SeenClusters, error) {
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return SeenClusters{}, err
+	}
+	return look(ctx, hub, clusters)
+}
+
+// AwaitDeletedClusters waits until a ManagedCluster of the clusters is deleted or being deleted, and returns those clusters. If no worker ran it for some
+// time, it returns that at once.
+func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string) (SeenClusters, error) {
+	return r.await(ctx, func(ctx context.Context, hub *kube.Cluster, seen *SeenClusters) (done bool, err error) {
+		now, err := look(ctx, hub, clusters)
+		seen.Deleted = now.Deleted
+		return len(seen.Deleted) > 0, err
+	})
+}
+
+// gatherBack is how long clusters are gathered that are back: after an outage of the hub, thousands come back within a minute.
+const gatherBack = time.Second
+
+// AwaitClustersBack waits until a ManagedCluster of the clusters is no longer offline, also because it is deleted, and returns those clusters. If no worker
+// ran it for some time, it returns that at once.
+func (r *Activities) AwaitClustersBack(ctx context.Context, clusters []string) (SeenClusters, error) {
+	return r.await(ctx, func(ctx context.Context, hub *kube.Cluster, seen *SeenClusters) (done bool, err error) {
+		if seen.Back, err = backAmong(ctx, hub, clusters); len(seen.Back) == 0 || err != nil {
+			return false, err
+		}
+		select {
+		case <-ctx.Done():
+			return true, nil
+		case <-time.After(gatherBack):
+		}
+		seen.Back, err = backAmong(ctx, hub, clusters)
+		return len(seen.Back) > 0, err
+	})
+}
+
+// await looks at ManagedClusters whenever one of them has changed, until it is done.
+func (r *Activities) await(ctx context.Context, look func(context.Context, *kube.Cluster, *SeenClusters) (done bool, err error)) (SeenClusters, error) {
+	if from, to, away := activitykit.WorkersAway(ctx); away {
+		return SeenClusters{WorkersAway: &rollout.Period{From: from, To: to}}, nil
+	}
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return SeenClusters{}, err
+	}
+	var seen SeenClusters
+	err = activitykit.Waits{}.Await(ctx, hub, []client.Object{activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		done, err := look(ctx, hub, &seen)
+		return temporal.Observation{}, done, err
+	})
+	return seen, err
+}
+
+// look returns those of the clusters whose ManagedCluster is deleted or not Available.
+func look(ctx context.Context, hub *kube.Cluster, clusters []string) (SeenClusters, error) {
+	found := make([]*unstructured.Unstructured, len(clusters))
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(activitykit.MaxParallelRequests)
+	for i, cluster := range clusters {
+		reads.Go(func() (err error) {
+			found[i], err = activitykit.ReadManagedCluster(reading, hub, cluster)
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return SeenClusters{}, err
+	}
+	var seen SeenClusters
+	for i, cluster := range clusters {
+		switch {
+		case found[i] == nil:
+			seen.Deleted = append(seen.Deleted, cluster)
+		case policies.Offline(found[i]):
+			seen.Offline = append(seen.Offline, cluster)
+		}
+	}
+	return seen, nil
+}
+
+// backAmong returns those of the clusters that are not offline.
+func backAmong(ctx context.Context, hub *kube.Cluster, clusters []string) ([]string, error) {
+	now, err := look(ctx, hub, clusters)
+	offline := map[string]bool{}
+	for _, cluster := range now.Offline {
+		offline[cluster] = true
+	}
+	return slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return offline[cluster] }), err
+}
