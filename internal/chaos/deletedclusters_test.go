@@ -75,12 +75,17 @@ func clusterDeletedBeforeEnable(t *testing.T, s *scenarioRun) {
 	restore()
 }
 
-// unregister deletes the ManagedCluster of a cluster. The returned function creates it again.
-func (s *scenarioRun) unregister(t *testing.T, spoke *devstack.Cluster) (register func()) {
+func (s *scenarioRun) managedClusterAPI(t *testing.T) dynamic.ResourceInterface {
 	t.Helper()
 	hub, err := dynamic.NewForConfig(s.Hub.Config)
 	require.NoError(t, err)
-	managedClusters := hub.Resource(schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"})
+	return hub.Resource(schema.GroupVersionResource{Group: "cluster.open-cluster-management.io", Version: "v1", Resource: "managedclusters"})
+}
+
+// unregister deletes the ManagedCluster of a cluster. The returned function creates it again.
+func (s *scenarioRun) unregister(t *testing.T, spoke *devstack.Cluster) (register func()) {
+	t.Helper()
+	managedClusters := s.managedClusterAPI(t)
 	cluster, err := managedClusters.Get(t.Context(), spoke.Name, metav1.GetOptions{})
 	require.NoError(t, err)
 	require.NoError(t, managedClusters.Delete(t.Context(), spoke.Name, metav1.DeleteOptions{}))

@@ -1,15 +1,19 @@
 package chaos
 
 import (
+	"context"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	historypb "go.temporal.io/api/history/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/faultproxy"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // waitingForApproval: the rollout waits for its approval.
@@ -70,6 +74,29 @@ func soaking() state {
 		})
 		return reached{workflow: w.workflow}
 	})
+}
+
+// offline: the cluster is not Available when it should start.
+func offline() state {
+	return groupState("ClustersOffline", "AwaitClustersBack", func(t *testing.T, s *scenarioRun, at target) reached {
+		s.setAvailability(t, at.spoke, `[{"type":"ManagedClusterConditionAvailable","status":"Unknown","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]`)
+		back := func() { s.setAvailability(t, at.spoke, "null") }
+		t.Cleanup(back)
+		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.Enable = new(false) }, at.node)
+		awaitStatus(t, s, w.workflow, "shows that its cluster is offline", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+			return len(status.Clusters) > 0 && status.Clusters[0].Reason == ranv1.ReasonClusterOffline
+		})
+		s.signal(t, w.workflow, temporal.SignalEnable)
+		s.awaitScheduled(t, w.workflow, "AwaitClustersBack")
+		return reached{workflow: w.workflow, unblock: back}
+	})
+}
+
+// setAvailability sets the conditions of a ManagedCluster, as JSON.
+func (s *scenarioRun) setAvailability(t *testing.T, spoke *devstack.Cluster, conditions string) {
+	t.Helper()
+	_, err := s.managedClusterAPI(t).Patch(context.Background(), spoke.Name, types.MergePatchType, []byte(`{"status":{"conditions":`+conditions+`}}`), metav1.PatchOptions{}, "status")
+	require.NoError(t, err)
 }
 
 // soakSeconds is long enough for a fault, and differs from all other timers.

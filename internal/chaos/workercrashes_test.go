@@ -69,6 +69,7 @@ func rolloutMoments() []moment {
 		{"rollouts may not start", []state{waitingForApproval(), blocked()}},
 		{"clusters are prepared", []state{precaching(), backingUp()}},
 		{"a cluster soaks", []state{soaking()}},
+		{"a cluster is offline", []state{offline()}},
 		{"the canary is running", []state{inBatch(true)}},
 		{"a later batch is running", []state{inBatch(false)}},
 		{"a timed-out batch cleans up", []state{timedOut()}},
@@ -100,7 +101,7 @@ func crashScenario(name string, how end, targets func(*scenarioRun, *testing.T) 
 func rolloutStates() []string {
 	return []string{
 		"planning", "NotEnabled", "WaitingForApproval", "precaching", "blocked", "backup", beforeEnable, "InProgress, the canary's batch", "InProgress, a later batch",
-		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works created", "soaking", "Paused", "cancelling", "cleaning up after a timeout",
+		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works created", "soaking", "ClustersOffline", "Paused", "cancelling", "cleaning up after a timeout",
 		afterCompletion,
 	}
 }

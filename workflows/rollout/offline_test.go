@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"pgregory.net/rapid"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
@@ -275,4 +276,43 @@ func TestThousandsOfOfflineClustersAreDeferred(t *testing.T) {
 	require.Equal(t, []string{"+c0999", "-c0999"}, clusters.Events)
 	require.Equal(t, ranv1.ClusterCounts{Total: 1000, Complete: 1, Offline: 999}, status.Counts)
 	require.Len(t, w.InputsOf("AwaitClustersBack"), 1)
+}
+
+// Each cluster is available, offline for some time, or offline all the time.
+func TestEveryClusterThatIsBackInTimeIsComplete(t *testing.T) {
+	rapid.Check(t, func(r *rapid.T) {
+		w, clusters := workflowtest.NewGroupWorld(t)
+		var batches [][]string
+		want := map[string]ranv1.ClusterState{}
+		for b := range rapid.IntRange(1, 4).Draw(r, "batches") {
+			var batch []string
+			for c := range rapid.IntRange(1, 3).Draw(r, "size") {
+				name := fmt.Sprintf("c%d-%d", b, c)
+				batch, want[name] = append(batch, name), ranv1.ClusterComplete
+				switch rapid.SampledFrom([]string{"available", "for some time", "all the time"}).Draw(r, name) {
+				case "for some time":
+					w.GoOffline(name)
+					w.RegisterDelayedCallback(func() { w.ComeBack(name) }, time.Duration(rapid.IntRange(1, 1200).Draw(r, "seconds"))*time.Second)
+				case "all the time":
+					w.GoOffline(name)
+					want[name] = ranv1.ClusterOffline
+				}
+			}
+			batches = append(batches, batch)
+		}
+		w.Plan = workflowtest.PlanOf(batches...)
+		object := workflowtest.ARollout()
+		object.Spec.RemediationStrategy.Rollout = rapid.SampledFrom([]ranv1.RolloutMode{ranv1.Batched, ranv1.Rolling}).Draw(r, "rollout")
+		w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.Equal(r, want, workflowtest.ClusterStates(status))
+		require.LessOrEqual(r, clusters.MostRunning, 3)
+		require.Zero(r, clusters.Running)
+		succeeded := meta.FindStatusCondition(status.Conditions, ranv1.ConditionSucceeded)
+		if rollout.Count(status.Clusters).Offline > 0 {
+			require.Equal(r, ranv1.ReasonClustersOffline, succeeded.Reason)
+		} else {
+			require.Equal(r, ranv1.ReasonCompleted, succeeded.Reason)
+		}
+	})
 }
