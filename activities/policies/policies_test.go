@@ -352,7 +352,7 @@ func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
 }
 
 func TestPreparedPoliciesNameTheSubscriptionsThatTheyRequire(t *testing.T) {
-	s := newPolicyScene(t, ranv1.EnforceCopy, nil)
+	s := newPolicyScene(t, byCopy, nil)
 	s.patch(s.rollout.Policies[1], `[{"op":"replace","path":"/spec/policy-templates/0/objectDefinition/spec/object-templates","value":[{"complianceType":"musthave","objectDefinition":{
 		"apiVersion":"operators.coreos.com/v1alpha1","kind":"Subscription","metadata":{"namespace":"ptp","name":"ptp"},"spec":{"channel":"stable","startingCSV":"ptp.v2","config":{}}}}]}]`)
 	prepared := s.prepare()

@@ -72,9 +72,9 @@ func OnboardingRollout(cluster string, managed []string) ranv1.ClusterGroupUpgra
 		TypeMeta:   metav1.TypeMeta{APIVersion: ranv1.GroupVersion.String(), Kind: "ClusterGroupUpgrade"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: OnboardingNamespace, Name: cluster},
 		Spec: ranv1.ClusterGroupUpgradeSpec{
-			Clusters:          []string{cluster},
-			Enable:            new(true),
-			ManagedPolicies:   managed,
+			Clusters:        []string{cluster},
+			Enable:          new(true),
+			ManagedPolicies: managed,
 			RemediationStrategy: ranv1.RemediationStrategy{
 				MaxConcurrency: intstr.FromInt32(1), Timeout: 240, Rollout: ranv1.Batched, OfflineAction: ranv1.OfflineDefer,
 			},
