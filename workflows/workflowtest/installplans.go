@@ -30,6 +30,11 @@ func (w *PolicyWorld) simulateInstallPlans() {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Inputs["AwaitInstallPlans"] = append(w.Inputs["AwaitInstallPlans"], in)
+		if fail := w.Fail["AwaitInstallPlans"]; fail != nil {
+			if err := fail(len(w.Inputs["AwaitInstallPlans"])); err != nil {
+				return nil, err
+			}
+		}
 		if news := w.changedPlans(in); len(news) > 0 {
 			return news, nil
 		}

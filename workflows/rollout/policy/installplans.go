@@ -36,6 +36,9 @@ type clusterPlans struct {
 	pause     time.Duration
 }
 
+// digestUnknown is the digest of no state: the next observation replaces the message.
+const digestUnknown = "unknown"
+
 // plansGather is the minimum time for which changes are gathered: an approval passes through several states within a second.
 const plansGather = time.Second
 
@@ -51,11 +54,7 @@ func (g *watchGroup) approveInstallPlans(ctx workflow.Context) {
 		if workflow.Await(ctx, func() bool { return g.plansChanged() || len(g.plans) > 0 }) != nil {
 			return
 		}
-		for _, m := range g.requiringPlans() {
-			if g.plans[m.Cluster] == nil {
-				g.plans[m.Cluster] = &clusterPlans{policy: m.progress.Policy}
-			}
-		}
+		g.watchMore(ctx)
 		g.approveDue(ctx)
 		g.watchPlans(ctx, reports)
 		if ctx.Err() != nil {
@@ -63,6 +62,17 @@ func (g *watchGroup) approveInstallPlans(ctx workflow.Context) {
 			return
 		}
 	}
+}
+
+// watchMore adds the clusters that are not watched yet.
+func (g *watchGroup) watchMore(ctx workflow.Context) {
+	begun := map[string]string{}
+	for _, m := range g.requiringPlans() {
+		if g.plans[m.Cluster] == nil {
+			g.plans[m.Cluster], begun[m.Cluster] = &clusterPlans{policy: m.progress.Policy}, ""
+		}
+	}
+	g.showPlans(ctx, begun)
 }
 
 // requiringPlans are the clusters on which a policy that requires Subscriptions is enforced, and may start to change them.
@@ -142,12 +152,13 @@ func (g *watchGroup) watchPlans(ctx workflow.Context, reports int) {
 		due = timer.IsReady
 	}
 	_ = workflow.Await(ctx, func() bool { return over || due() || g.plansChanged() })
+	failed := over && failure != nil
 	stop()
 	ended, _ := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.Await(ended, func() bool { return over }) // it may still create views
 	switch {
 	case ctx.Err() != nil:
-	case failure != nil && watching.Err() == nil:
+	case failed:
 		g.postpone(ctx, "its Subscriptions are not watched: "+temporal.ErrorMessage(failure))
 		_ = workflow.Sleep(ctx, MaxRetryPause)
 	default:
@@ -268,6 +279,7 @@ func (g *watchGroup) postpone(ctx workflow.Context, message string, clusters ...
 	for _, cluster := range workflow.DeterministicKeys(g.plans) {
 		if len(clusters) == 0 || slices.Contains(clusters, cluster) {
 			g.plans[cluster].postpone(workflow.Now(ctx))
+			g.plans[cluster].digest = digestUnknown
 			messages[cluster] = message
 		}
 	}

@@ -113,20 +113,24 @@ func TestNoInstallPlanIsApprovedWhileAClusterIsHeldOrPaused(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := newPlansWorld(t, []string{"c1"})
 			after(w, time.Minute, func() { stop.Stop(w.World) })
-			var stopped ranv1.ClusterStatus
+			var stopped, resumed ranv1.ClusterStatus
 			after(w, 2*time.Minute, func() {
 				require.Len(t, w.InputsOf("RemoveViews"), 1, "an action that waits for its agent must not take effect now")
-				w.SetPlans(pending("c1"))
 			})
 			after(w, 3*time.Minute, func() {
 				stopped = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0]
 				require.Empty(t, approved(w))
 				stop.Resume(w.World)
 			})
-			after(w, 4*time.Minute, func() { w.Comply("c1", 0, policies.Compliant) })
+			after(w, 4*time.Minute, func() {
+				resumed = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0]
+				w.SetPlans(pending("c1"))
+			})
+			after(w, 5*time.Minute, func() { w.Comply("c1", 0, policies.Compliant) })
 			w.Run()
 			workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 			require.Contains(t, stopped.Message, "waiting for the cluster to comply; no InstallPlan is approved")
+			require.Equal(t, "waiting for the cluster to comply", resumed.Message)
 			require.Equal(t, []string{"c1"}, approved(w))
 		})
 	}
@@ -208,4 +212,22 @@ func TestAClusterThatJoinsLaterIsWatchedToo(t *testing.T) {
 	})
 	w.Run(func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.RemediationStrategy.Rollout = ranv1.Rolling })
 	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+}
+
+func TestAWatchThatFailsIsNamedAndStartedAgain(t *testing.T) {
+	w := newPlansWorld(t, []string{"c1"})
+	w.Fail["AwaitInstallPlans"] = func(call int) error {
+		if call == 1 {
+			return temporal.Error(temporal.ErrInvalidSpec, "the hub is odd", nil)
+		}
+		return nil
+	}
+	var failed, again ranv1.ClusterStatus
+	after(w, 30*time.Second, func() { failed = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0] })
+	after(w, 2*time.Minute, func() { again = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0] })
+	after(w, 5*time.Minute, func() { w.Comply("c1", 0, policies.Compliant) })
+	w.Run()
+	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Contains(t, failed.Message, "its Subscriptions are not watched: the hub is odd")
+	require.Equal(t, "waiting for the cluster to comply", again.Message)
 }
