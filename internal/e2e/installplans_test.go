@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -24,6 +25,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/agent"
 	"drydock.dev/drydock/internal/devstack/propagator"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 var (
@@ -101,6 +103,29 @@ func (l *lifecycle) awaitApproved(name string) {
 	require.Equal(l.t, map[string]any{"approval": "Manual", "approved": true, "clusterServiceVersionNames": []any{"ptp.v2"}, "generation": int64(2)}, plan.Object["spec"])
 }
 
+// operatorPolicy is an inform policy for the Subscription with its version ptp.v2, bound to clusters.
+func operatorPolicy(name, namespace string, clusters ...string) string {
+	return strings.Replace(informPolicy(name, "", clusters...), "objectDefinition: {apiVersion: v1, kind: ConfigMap, metadata: {name: "+name+"}}",
+		"objectDefinition: {apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {namespace: "+namespace+", name: ptp}, spec: {channel: stable, startingCSV: ptp.v2, installPlanApproval: Manual}}", 1)
+}
+
+// viewsAndActions are the names of the views and actions of a rollout.
+func viewsAndActions(t *testing.T, rollout string) []string {
+	t.Helper()
+	var names []string
+	for _, kind := range []string{"view.open-cluster-management.io/v1beta1, ManagedClusterView", "action.open-cluster-management.io/v1beta1, ManagedClusterAction"} {
+		version, kind, _ := strings.Cut(kind, ", ")
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(version)
+		list.SetKind(kind + "List")
+		require.NoError(t, hubClient(t).List(t.Context(), list, client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": rollout}))
+		for _, item := range list.Items {
+			names = append(names, kind+" "+item.GetName())
+		}
+	}
+	return names
+}
+
 // upgradeOperator rolls out ptp.v2 to a cluster for which the worker has credentials, and to one that only the hub reaches. Only the agent of the latter can approve its
 // InstallPlans. disturb is called while these wait for their approval.
 func upgradeOperator(t *testing.T, direct, behind *devstack.Cluster, disturb func()) {
@@ -122,8 +147,7 @@ func upgradeOperator(t *testing.T, direct, behind *devstack.Cluster, disturb fun
 	t.Cleanup(agents.Stop)
 	namespace := "ptp-" + direct.Name
 	clusters := []*lifecycle{newLifecycle(t, direct, namespace), newLifecycle(t, behind, namespace)}
-	createOnHub(t, strings.Replace(informPolicy("ptp", "", direct.Name, onlyHub), "objectDefinition: {apiVersion: v1, kind: ConfigMap, metadata: {name: ptp}}",
-		"objectDefinition: {apiVersion: operators.coreos.com/v1alpha1, kind: Subscription, metadata: {namespace: "+namespace+", name: ptp}, spec: {channel: stable, startingCSV: ptp.v2, installPlanApproval: Manual}}", 1))
+	createOnHub(t, operatorPolicy("ptp", namespace, direct.Name, onlyHub))
 	awaitNonCompliant(t, 2, "ptp")
 	r := applyRollout(t, fmt.Sprintf(`
 apiVersion: ran.openshift.io/v1alpha1
@@ -167,14 +191,7 @@ spec:
 	require.EqualValues(t, 2, status.Counts.Complete)
 	require.NoError(t, agents.Err())
 	requireNoHubObjects(t, name)
-	for _, kind := range []string{"view.open-cluster-management.io/v1beta1, ManagedClusterView", "action.open-cluster-management.io/v1beta1, ManagedClusterAction"} {
-		version, kind, _ := strings.Cut(kind, ", ")
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion(version)
-		list.SetKind(kind + "List")
-		require.NoError(t, hubClient(t).List(t.Context(), list, client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": name}))
-		require.Empty(t, list.Items)
-	}
+	require.Empty(t, viewsAndActions(t, name))
 	shown := r.awaitCondition("Succeeded", "True Completed")
 	require.Eventually(t, func() bool { return slices.Contains(eventsOf(t, shown), "CguApprovingInstallPlans") }, stateLimit, 200*time.Millisecond) // Events follow the status
 }
@@ -190,4 +207,59 @@ func TestInstallPlansAreApprovedAlthoughTheWorkerIsKilled(t *testing.T) {
 		require.NoError(t, theFleet.Worker.Kill())
 		require.NoError(t, theFleet.Worker.Start(t.Context()))
 	})
+}
+
+// The agent of the cluster cannot approve, and is offline when the rollout is terminated.
+func TestAnActionOfATerminatedRolloutTakesNoEffect(t *testing.T) {
+	reserve(t, policyHub, "spoke-5")
+	const name, cluster, namespace = "cut-off", "island", "ptp-island"
+	register(t, cluster, nil)
+	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return -1 }})
+	require.NoError(t, err)
+	t.Cleanup(hub.Stop)
+	var offline atomic.Bool
+	agents, err := agent.Start(t.Context(), theFleet.Hub.Config, map[string]*rest.Config{cluster: theFleet.Spokes[4].Config}, agent.Options{
+		Refuse:  func(string) error { return errors.New("the agent has no right") },
+		Offline: func(string) bool { return offline.Load() },
+	})
+	require.NoError(t, err)
+	t.Cleanup(agents.Stop)
+	operator := newLifecycle(t, theFleet.Spokes[4], namespace)
+	createOnHub(t, operatorPolicy("island-ptp", namespace, cluster))
+	awaitNonCompliant(t, 1, "island-ptp")
+	text := fmt.Sprintf(`
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {namespace: default, name: %s}
+spec:
+  clusters: [%s]
+  managedPolicies: [island-ptp]
+  remediationStrategy: {maxConcurrency: 1, timeout: 20}`, name, cluster)
+	startRollout(t, text)
+	awaitStatus(t, name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return strings.Contains(clusterOf(s, cluster).Message, "has installed ptp.v1")
+	})
+	operator.offer("install-2", "ptp.v2")
+	awaitStatus(t, name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return strings.Contains(clusterOf(s, cluster).Message, "the agent has no right")
+	})
+	offline.Store(true)
+	require.NotEmpty(t, viewsAndActions(t, name))
+	require.NoError(t, temporalClient(t).TerminateWorkflow(t.Context(), temporal.ClusterGroupUpgradeID("default", name), "", "test"))
+	require.Eventually(t, func() bool { return len(viewsAndActions(t, name)) == 0 }, stateLimit, time.Second, "the sweeper of the hub removes them")
+	offline.Store(false)
+	agents.Wake()
+	require.Empty(t, agents.Actions())
+	plan, err := operator.plan("install-2")
+	require.NoError(t, err)
+	approved, _, _ := unstructured.NestedBool(plan.Object, "spec", "approved")
+	require.False(t, approved)
+
+	startRollout(t, text) // it adopts and removes what the terminated one left on the hub
+	awaitStatus(t, name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return strings.Contains(clusterOf(s, cluster).Message, "the agent has no right")
+	})
+	succeeds(t, "upgrade", "cancel", name)
+	awaitEnd(t, name)
+	requireNoHubObjects(t, name)
 }
