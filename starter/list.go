@@ -19,7 +19,7 @@ import (
 // workflowRow is a workflow from Temporal's visibility, which may lag by a moment.
 type workflowRow struct {
 	observe.Row
-	// State is the state in plain words, if the workflow was asked for it.
+	// State is the state in plain words, if the kind of work has one.
 	State string `json:"state,omitempty"`
 }
 

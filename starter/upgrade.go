@@ -126,7 +126,7 @@ const (
 	asksTimeout = 3 * time.Second
 )
 
-// addRolloutStates asks running rollouts for their states and what they wait for. Rows of those without an answer have what Temporal's visibility has.
+// addRolloutStates asks running rollouts for their states and what they wait for. Rows of those without an answer have the state that Temporal's visibility tells.
 func addRolloutStates(ctx context.Context, s *server, rows []workflowRow) {
 	ctx, cancel := context.WithTimeout(ctx, asksTimeout)
 	defer cancel()
@@ -139,8 +139,9 @@ func addRolloutStates(ctx context.Context, s *server, rows []workflowRow) {
 			row.Reason = ""
 			continue
 		}
+		row.State = rollout.VisibleState(row.Phase, row.Reason, row.Paused)
 		if asked++; asked > askedRollouts {
-			break
+			continue
 		}
 		asks.Go(func() error {
 			var status ranv1.ClusterGroupUpgradeStatus

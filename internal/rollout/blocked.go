@@ -10,6 +10,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 )
 
 // blockingReasons are the reasons of clusters on which no work continues until a person or another program acts, the gravest first. Other reasons to
@@ -171,6 +172,21 @@ func State(status *ranv1.ClusterGroupUpgradeStatus, reason string, now time.Time
 		return StateSoaking
 	}
 	return StateRunning
+}
+
+// VisibleState returns the state of a running rollout as far as its search attributes tell: its phase, the reason of its wait, and whether it is paused.
+func VisibleState(phase, reason string, paused bool) string {
+	status := ranv1.ClusterGroupUpgradeStatus{Paused: paused, Wait: &drydockv1.Wait{Reason: reason}}
+	if phase == ranv1.ReasonInProgress {
+		status.Status.StartedAt = &metav1.Time{}
+	}
+	switch reason {
+	case emergency.ReasonHeld:
+		status.Held = &drydockv1.Hold{}
+	case emergency.ReasonWaitingForWindow:
+		status.Held = &drydockv1.Hold{Window: reason}
+	}
+	return State(&status, phase, time.Time{})
 }
 
 // Message returns the message of the condition of a rollout as people read it below its state: without the reason of its wait, and empty while the

@@ -9,6 +9,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -69,6 +70,25 @@ func TestABlockedOrOutdatedRolloutHasABoundInsteadOfAnEstimate(t *testing.T) {
 	require.Equal(t, "the rollout waits for an approval", rollout.ExpectationOf(status, later).Unknown)
 	status.Paused = true
 	require.Empty(t, rollout.ExpectationOf(status, later))
+}
+
+func TestTheSearchAttributesTellTheStateOfARollout(t *testing.T) {
+	for _, c := range []struct {
+		phase, reason string
+		paused        bool
+		state         string
+	}{
+		{"", "", false, ""},
+		{ranv1.ReasonNotEnabled, ranv1.ReasonNotEnabled, false, "Not enabled"},
+		{ranv1.ReasonInProgress, ranv1.ReasonBatchInProgress, false, rollout.StateRunning},
+		{ranv1.ReasonInProgress, ranv1.ReasonBatchInProgress, true, rollout.StatePaused},
+		{ranv1.ReasonInProgress, ranv1.ReasonWaitingForApproval, false, rollout.StateWaitingForApproval},
+		{ranv1.ReasonInProgress, "DisruptionBudgetNever", false, rollout.StateBlocked},
+		{ranv1.ReasonInProgress, emergency.ReasonHeld, false, rollout.StateHeld},
+		{ranv1.ReasonInProgress, emergency.ReasonWaitingForWindow, false, rollout.StateWaitingForWindow},
+	} {
+		require.Equal(t, c.state, rollout.VisibleState(c.phase, c.reason, c.paused), "%+v", c)
+	}
 }
 
 func TestTheStateOfARolloutIsInPlainWords(t *testing.T) {
