@@ -16,8 +16,8 @@ import (
 // serveAction carries out an action, once, and deletes it after a while. Only updates are simulated.
 func (a *Agents) serveAction(ctx context.Context, action *unstructured.Unstructured, cluster client.Client) (time.Duration, error) {
 	conditions, _, _ := unstructured.NestedSlice(action.Object, "status", "conditions")
-	for _, condition := range conditions {
-		fields := condition.(map[string]any)
+	if len(conditions) > 0 { // it was carried out
+		fields := conditions[0].(map[string]any)
 		at, _ := time.Parse(time.RFC3339, fields["lastTransitionTime"].(string))
 		if left := keepsActions - time.Since(at); left > 0 {
 			return left, nil
