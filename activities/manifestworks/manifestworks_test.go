@@ -53,7 +53,7 @@ apiVersion: work.open-cluster-management.io/v1alpha1
 kind: ManifestWorkReplicaSet
 metadata: {namespace: %s, name: %s, annotations: {openshift-cluster-group-upgrades/expectedValues: %q}}
 spec:
-  placementRefs: []
+  placementRefs: [{name: none}]
   manifestWorkTemplate: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: %s}}]}}`,
 			namespace, template, expected, template), &object.Object))
 		require.NoError(t, s.hub.Client.Create(t.Context(), object))
@@ -118,7 +118,7 @@ func (s *workScene) compliance(cluster string) policies.ComplianceStatus {
 	return read[0].Status
 }
 
-const done = `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}]}`
+const done = `{conditions: [{type: Applied, status: "True", reason: Test, message: "", lastTransitionTime: "2026-01-10T12:00:00Z"}, {type: Available, status: "True", reason: Test, message: "", lastTransitionTime: "2026-01-10T12:00:00Z"}]}`
 
 func TestAnUnfinishedWorkLeavesItsStatus(t *testing.T) {
 	s := newWorkScene(t)
@@ -177,8 +177,8 @@ func TestWorksArePlacedAndTheirComplianceIsReported(t *testing.T) {
 	require.Equal(t, policies.ComplianceStatus("UP"), s.compliance(one))
 	s.reportStatus(one, "firmware", done)
 	require.Equal(t, policies.ComplianceStatus("UN"), s.compliance(one), "the expected value is not fed back")
-	s.reportStatus(one, "firmware", `{conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}], resourceStatus: {manifests: [{resourceMeta: {ordinal: 0},
-  conditions: [{type: Applied, status: "True"}, {type: Available, status: "True"}, {type: StatusFeedbackSynced, status: "True"}],
+	s.reportStatus(one, "firmware", `{conditions: [{type: Applied, status: "True", reason: Test, message: "", lastTransitionTime: "2026-01-10T12:00:00Z"}, {type: Available, status: "True", reason: Test, message: "", lastTransitionTime: "2026-01-10T12:00:00Z"}], resourceStatus: {manifests: [{resourceMeta: {ordinal: 0},
+  conditions: [{type: Applied, status: "True", reason: Test, message: "", lastTransitionTime: "2026-01-10T12:00:00Z"}, {type: Available, status: "True", reason: Test, message: "", lastTransitionTime: "2026-01-10T12:00:00Z"}, {type: StatusFeedbackSynced, status: "True", reason: Test, message: "", lastTransitionTime: "2026-01-10T12:00:00Z"}],
   statusFeedback: {values: [{name: done, fieldValue: {type: String, string: "True"}}]}}]}}`)
 	require.Equal(t, policies.ComplianceStatus("UC"), s.compliance(one))
 	select {

@@ -70,7 +70,7 @@ func (r *recorder) awaitCompliance(ctx context.Context, name string) error {
 }
 
 // appliedWork is the status of an applied ManifestWork.
-const appliedWork = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}]}}`
+const appliedWork = `{"status":{"conditions":[{"type":"Applied","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"},{"type":"Available","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]}}`
 
 // simulateAgents simulates the agents of the spokes, which apply ManifestWorks immediately.
 func (r *recorder) simulateAgents(ctx context.Context) (stop func(), err error) {
@@ -123,7 +123,7 @@ func (r *recorder) recordOnboarding(ctx context.Context) error {
 	if err := hub.Create(ctx, cluster); err != nil {
 		return err
 	}
-	available := `{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True"}]}}`
+	available := `{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]}}`
 	if err := hub.Status().Patch(ctx, cluster, client.RawPatch(types.MergePatchType, []byte(available))); err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func creatingWorks() state {
 }
 
 // applied is the status of a ManifestWork that the agent has applied.
-const applied = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}]}}`
+const applied = `{"status":{"conditions":[{"type":"Applied","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"},{"type":"Available","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]}}`
 
 // applyWorks sets the status of the ManifestWorks of a cluster, as its agent does.
 func (s *scenarioRun) applyWorks(t *testing.T, at target) {

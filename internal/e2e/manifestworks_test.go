@@ -35,8 +35,8 @@ type agents struct {
 }
 
 // applied is the status of a ManifestWork that is applied, with the feedback that the firmware template expects.
-const applied = `{"status":{"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"}],"resourceStatus":{"manifests":[{
-"resourceMeta":{"ordinal":0},"conditions":[{"type":"Applied","status":"True"},{"type":"Available","status":"True"},{"type":"StatusFeedbackSynced","status":"True"}],
+const applied = `{"status":{"conditions":[{"type":"Applied","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"},{"type":"Available","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}],"resourceStatus":{"manifests":[{
+"resourceMeta":{"ordinal":0},"conditions":[{"type":"Applied","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"},{"type":"Available","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"},{"type":"StatusFeedbackSynced","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}],
 "statusFeedback":{"values":[{"name":"isUpgradeCompleted","fieldValue":{"type":"String","string":"True"}}]}}]}}}`
 
 func simulateAgents(t *testing.T, offline string) *agents {
@@ -94,7 +94,7 @@ apiVersion: work.open-cluster-management.io/v1alpha1
 kind: ManifestWorkReplicaSet
 metadata: {namespace: default, name: %s, annotations: {openshift-cluster-group-upgrades/expectedValues: %q}}
 spec:
-  placementRefs: []
+  placementRefs: [{name: none}]
   manifestWorkTemplate: {workload: {manifests: [{apiVersion: v1, kind: ConfigMap, metadata: {namespace: default, name: %s}}]}}`, template, expected, template))
 	}
 	simulated := simulateAgents(t, "edge-4")

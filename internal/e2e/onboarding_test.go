@@ -53,7 +53,7 @@ func createManagedClusters(t *testing.T, names ...string) {
 }
 
 // isAvailable is the status of a ManagedCluster whose agent answers.
-var isAvailable = client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True"}]}}`))
+var isAvailable = client.RawPatch(types.MergePatchType, []byte(`{"status":{"conditions":[{"type":"ManagedClusterConditionAvailable","status":"True","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]}}`))
 
 func hubClient(t *testing.T) client.Client {
 	t.Helper()
