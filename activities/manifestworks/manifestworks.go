@@ -136,6 +136,39 @@ func (m *Activities) AwaitManifestWorks(ctx context.Context, in AwaitWorksInput)
 	return reader.Await(ctx, in.Clusters, in.Gather)
 }
 
+// AwaitRemovedInput names clusters with the items that they get next.
+type AwaitRemovedInput struct {
+	Rollout  Rollout          `json:"rollout"`
+	Clusters []UnfinishedWork `json:"clusters"`
+}
+
+// AwaitRemoved waits until one of the clusters has no other work of the rollout than the item that it gets next. The agent of a cluster removes the manifests of
+// a deleted work first.
+func (m *Activities) AwaitRemoved(ctx context.Context, in AwaitRemovedInput) error {
+	hub, err := m.Clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	kind := &unstructured.Unstructured{}
+	kind.SetGroupVersionKind(manifestworks.Works)
+	return activitykit.Waits{}.Await(ctx, hub, []client.Object{kind}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		for _, next := range in.Clusters {
+			list := &unstructured.UnstructuredList{}
+			list.SetGroupVersionKind(manifestworks.Works.GroupVersion().WithKind(manifestworks.Works.Kind + "List"))
+			if err := hub.Cache.List(ctx, list, client.InNamespace(next.Cluster), client.MatchingLabels(policies.RolloutLabels(in.Rollout.name()))); err != nil {
+				return temporal.Observation{}, false, activitykit.Explain(hub, "list the manifest works of the rollout", err)
+			}
+			wanted := manifestworks.WorkName(in.Rollout.name(), in.Rollout.Templates[next.Item])
+			if !slices.ContainsFunc(list.Items, func(work unstructured.Unstructured) bool {
+				return work.GetName() != wanted && kube.OwnedBy(&work, in.Rollout.Owner)
+			}) {
+				return temporal.Observation{}, true, nil
+			}
+		}
+		return temporal.Observation{}, false, nil
+	})
+}
+
 // ReadWorksInput names the clusters of a rollout of works.
 type ReadWorksInput struct {
 	Rollout  Rollout  `json:"rollout"`

@@ -295,27 +295,35 @@ func TestTheNextWorkFollowsWhenThePreviousOneIsGone(t *testing.T) {
 	require.NoError(t, err)
 	work := &unstructured.Unstructured{}
 	work.SetGroupVersionKind(manifestworks.Works)
-	key := client.ObjectKey{Namespace: cluster, Name: manifestworks.WorkName(s.rollout.name(), "os")}
 	hold := func(finalizers ...string) {
 		t.Helper()
-		require.NoError(t, s.hub.Client.Get(t.Context(), key, work))
+		require.NoError(t, s.hub.Client.Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: manifestworks.WorkName(s.rollout.name(), "os")}, work))
 		work.SetFinalizers(finalizers)
 		require.NoError(t, s.hub.Client.Update(t.Context(), work))
 	}
 	hold("test.drydock.dev/agent")
+	next := PlaceWorksInput{Rollout: s.rollout, Desired: []policies.DesiredPlacement{{Item: 1, Clusters: []string{cluster}}}}
 	for range 2 {
-		refused, err := s.place(1, cluster)
+		placed, err := s.activities.PlaceManifestWorks(t.Context(), next)
 		require.NoError(t, err)
-		require.Equal(t, []remediation.RefusedPlacement{{
-			Clusters: []string{cluster}, Reason: "NotPlaced",
-			Message: "ManifestWork " + key.String() + " is still being deleted: the next work follows when the agent of the cluster has removed its manifests",
-		}}, refused)
+		require.Equal(t, remediation.PlacementResult{Removing: []string{cluster}}, placed)
 		require.Equal(t, policies.ComplianceStatus("UU"), s.compliance(cluster))
 	}
+	gone := make(chan error, 1)
+	go func() {
+		gone <- s.activities.AwaitRemoved(t.Context(), AwaitRemovedInput{Rollout: s.rollout, Clusters: []UnfinishedWork{{Cluster: cluster, Item: 1}}})
+	}()
+	require.Never(t, func() bool { return len(gone) > 0 }, 200*time.Millisecond, 20*time.Millisecond)
 	hold()
-	refused, err := s.place(1, cluster)
+	select {
+	case err := <-gone:
+		require.NoError(t, err)
+	case <-time.After(activitytest.EventTimeout):
+		require.Fail(t, "the removal was not noticed")
+	}
+	placed, err := s.activities.PlaceManifestWorks(t.Context(), next)
 	require.NoError(t, err)
-	require.Empty(t, refused)
+	require.Empty(t, placed.Removing)
 	require.Equal(t, policies.ComplianceStatus("UP"), s.compliance(cluster))
 }
 

@@ -213,22 +213,18 @@ func (p *placementAttempt) deleteUndesired(ctx context.Context, cluster string) 
 	return nil
 }
 
-// othersGone returns a BeingDeletedError if a cluster still has a work of the rollout with another name.
-func (p *placementAttempt) othersGone(ctx context.Context, cluster, wanted string) error {
+// hasOthers reports whether a cluster still has a work of the rollout with another name.
+func (p *placementAttempt) hasOthers(ctx context.Context, cluster, wanted string) (bool, error) {
 	for _, work := range p.leaving[cluster] {
 		if work.GetName() == wanted {
 			continue
 		}
-		name := activitykit.ObjectName(work)
 		err := p.hub.Client.Get(ctx, client.ObjectKeyFromObject(work), work.DeepCopy())
-		switch {
-		case err == nil:
-			return remediation.BeingDeletedError{Message: name + " is still being deleted: the next work follows when the agent of the cluster has removed its manifests"}
-		case !apierrors.IsNotFound(err):
-			return activitykit.Explain(p.hub, "read "+name, err)
+		if !apierrors.IsNotFound(err) {
+			return true, activitykit.Explain(p.hub, "read "+activitykit.ObjectName(work), err)
 		}
 	}
-	return nil
+	return false, nil
 }
 
 // desires reports whether the work is the desired one of the cluster.
@@ -261,7 +257,12 @@ func (p *placementAttempt) createMissing(ctx context.Context, placement policies
 		if err != nil {
 			return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s: %v", activitykit.ObjectName(template), err), err)
 		}
-		if err := p.othersGone(ctx, cluster, work.GetName()); err != nil {
+		if leaving, err := p.hasOthers(ctx, cluster, work.GetName()); err != nil || leaving {
+			if err == nil {
+				p.mu.Lock()
+				defer p.mu.Unlock()
+				p.placed.Removing = append(p.placed.Removing, cluster)
+			}
 			return err
 		}
 		return remediation.CreateOrAdopt(ctx, p.hub, work, p.Rollout.Owner)

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -29,11 +30,14 @@ import (
 type Activities struct {
 	Clusters *kube.Clusters
 	Temporal RunFinder
+
+	objects objectKind
 }
 
 // RunFinder finds runs of workflows. Temporal's client implements it.
 type RunFinder interface {
 	GetWorkflow(ctx context.Context, workflowID, runID string) client.WorkflowRun
+	DescribeWorkflowExecution(ctx context.Context, workflowID, runID string) (*workflowservice.DescribeWorkflowExecutionResponse, error)
 }
 
 // AwaitNewClustersInput names the clusters that are known already.
@@ -51,8 +55,6 @@ type NewClusters struct {
 	Found []NewCluster `json:"found,omitempty"`
 	// Settled are failed clusters that are onboarded, not Available, or gone by now, or whose objects were deleted.
 	Settled []string `json:"settled,omitempty"`
-	// Objects: the rollouts of Found get objects on the hub.
-	Objects bool `json:"objects,omitempty"`
 }
 
 // NewCluster is a cluster that has not been onboarded.
@@ -88,9 +90,6 @@ func (o *Activities) AwaitNewClusters(ctx context.Context, in AwaitNewClustersIn
 	if meta.IsNoMatchError(err) {
 		return found, temporal.Error(temporal.ErrNotFound,
 			"the hub does not serve ManagedClusters (cluster.open-cluster-management.io/v1): is the right cluster named as the hub?", err)
-	}
-	if err == nil && len(found.Found) > 0 {
-		found.Objects, err = showsObjects(ctx, hub)
 	}
 	return found, activitykit.Explain(hub, "look for new clusters", err)
 }
@@ -189,6 +188,11 @@ type RolloutEnd struct {
 	// Reason and Message if it did not succeed.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
+}
+
+// Cancelled is the end of a rollout that was cancelled.
+func Cancelled() RolloutEnd {
+	return RolloutEnd{Reason: ranv1.ReasonCancelled, Message: "its rollout was cancelled"}
 }
 
 // AwaitRollout waits for the end of a rollout.

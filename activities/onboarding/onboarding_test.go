@@ -8,6 +8,11 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
+	temporalclient "go.temporal.io/sdk/client"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -20,7 +25,19 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-func activities() *Activities { return &Activities{Clusters: activitytest.Clusters} }
+// runs are the workflows of a Temporal server, by ID.
+type runs map[string]*workflowservice.DescribeWorkflowExecutionResponse
+
+func (runs) GetWorkflow(context.Context, string, string) temporalclient.WorkflowRun { return nil }
+
+func (r runs) DescribeWorkflowExecution(_ context.Context, id, _ string) (*workflowservice.DescribeWorkflowExecutionResponse, error) {
+	if described, known := r[id]; known {
+		return described, nil
+	}
+	return nil, serviceerror.NewNotFound(id)
+}
+
+func activities() *Activities { return &Activities{Clusters: activitytest.Clusters, Temporal: runs{}} }
 
 // policyReplica creates the replica of a policy in a cluster's namespace.
 func policyReplica(t *testing.T, cluster, root, wave string) {
@@ -97,22 +114,28 @@ func shown(t *testing.T, cluster string) *ranv1.ClusterGroupUpgrade {
 func TestTheObjectOfARolloutThatIsOverIsReplaced(t *testing.T) {
 	hub := activitytest.BareCluster(t).Client
 	activitytest.ManagedCluster(t, "fresh-4", nil)
-	create := func() (temporal.Object, error) {
+	create := func() (*temporal.Object, error) {
 		return activities().CreateObject(t.Context(), NewCluster{Name: "fresh-4", Policies: []string{"first", "last"}})
 	}
 	created, err := create()
 	require.NoError(t, err)
 	first := shown(t, "fresh-4")
 	t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(hub.Delete(context.Background(), first))) })
-	require.Equal(t, temporal.Object{APIVersion: "ran.openshift.io/v1alpha1", Kind: "ClusterGroupUpgrade", Namespace: "ztp-install", Name: "fresh-4", UID: first.UID}, created)
+	require.Equal(t, &temporal.Object{APIVersion: "ran.openshift.io/v1alpha1", Kind: "ClusterGroupUpgrade", Namespace: "ztp-install", Name: "fresh-4", UID: first.UID}, created)
 	require.Equal(t, []string{"first", "last"}, first.Spec.ManagedPolicies)
 	require.Equal(t, "ManagedCluster", first.OwnerReferences[0].Kind)
 	again, err := create()
 	require.NoError(t, err)
 	require.Equal(t, created, again, "its reply was lost")
 
+	end, err := activities().ReadEnd(t.Context(), *created)
+	require.NoError(t, err)
+	require.Equal(t, Cancelled(), end, "it has no end yet")
 	first.Status.Conditions = []metav1.Condition{{Type: "Succeeded", Status: "False", Reason: "TimedOut", Message: "too long", LastTransitionTime: metav1.Now()}}
 	require.NoError(t, hub.Status().Update(t.Context(), first))
+	end, err = activities().ReadEnd(t.Context(), *created)
+	require.NoError(t, err)
+	require.Equal(t, RolloutEnd{Reason: "TimedOut", Message: "too long"}, end)
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		var err error
 		again, err = create()
@@ -126,6 +149,11 @@ func TestTheObjectOfARolloutThatIsOverIsReplaced(t *testing.T) {
 	_, err = create()
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "ClusterGroupUpgrade ztp-install/fresh-4 exists, and is not of the onboarding of the cluster: delete it")
+	running := activities()
+	running.Temporal = runs{"cgu/ztp-install/fresh-4": {WorkflowExecutionInfo: &workflowpb.WorkflowExecutionInfo{Status: enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING}}}
+	none, err := running.CreateObject(t.Context(), NewCluster{Name: "fresh-4"})
+	require.NoError(t, err)
+	require.Nil(t, none, "its rollout runs already, without an object")
 	_, err = activities().CreateObject(t.Context(), NewCluster{Name: "was-here"})
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 }
@@ -137,7 +165,6 @@ func TestAFailedClusterIsSettledWhenItsObjectIsDeleted(t *testing.T) {
 	defer cancel()
 	found, err := activities().AwaitNewClusters(ctx, AwaitNewClustersInput{})
 	require.NoError(t, err)
-	require.True(t, found.Objects, "the hub serves ClusterGroupUpgrades, and no other operator acts on them")
 	_, err = activities().CreateObject(ctx, NewCluster{Name: "fresh-5"})
 	require.NoError(t, err)
 	answer := make(chan NewClusters, 1)

@@ -12,6 +12,8 @@ import (
 type PlacementResult struct {
 	// Waiting are held clusters that do not have their item.
 	Waiting []string `json:"waiting,omitempty"`
+	// Removing are clusters that still have another item, whose removal has begun. They get theirs after that.
+	Removing []string `json:"removing,omitempty"`
 	// Refused is what the hub refuses for some clusters only.
 	Refused []RefusedPlacement `json:"refused,omitempty"`
 	// Recreated are the names of objects that were deleted, and created again.

@@ -8,7 +8,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -93,8 +92,7 @@ func (r planReader) Get(ctx context.Context, key client.ObjectKey, object client
 // List implements client.Reader.
 func (r planReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	kind := list.GetObjectKind().GroupVersionKind()
-	placing := strings.TrimSuffix(kind.Kind, "List")
-	if kind.Group == policies.Policies.Group || placing == policies.SetBindings.Kind || placing == policies.Placements.Kind {
+	if kind.Group == policies.Policies.Group || kind == policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind+"List") {
 		return r.api.List(ctx, list, options...)
 	}
 	return r.Reader.List(ctx, list, options...)

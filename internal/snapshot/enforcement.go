@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -18,12 +17,15 @@ import (
 // CRDs is the kind of the objects that define other kinds.
 var CRDs = schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}
 
-// bindingsCRD defines PlacementBindings. Those of old hubs have no overrides.
-const bindingsCRD = "placementbindings.policy.open-cluster-management.io"
+// The CRDs of PlacementBindings, of which those of old hubs have no overrides, and of Placements, which old hubs lack.
+const (
+	bindingsCRD   = "placementbindings.policy.open-cluster-management.io"
+	placementsCRD = "placements.cluster.open-cluster-management.io"
+)
 
 // readEnforcement reads how the hub can enforce the policies of a rollout, and which cluster sets its Placements may select from.
 func readEnforcement(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade, inventory *rollout.Inventory) (err error) {
-	if inventory.Hub, err = hubAPIs(ctx, reader, cgu.Namespace); inventory.Hub == nil {
+	if inventory.Hub, err = hubAPIs(ctx, reader); inventory.Hub == nil {
 		return err
 	}
 	enforcement := rollout.PolicyEnforcement(cgu, inventory.Hub)
@@ -33,26 +35,31 @@ func readEnforcement(ctx context.Context, reader client.Reader, cgu *ranv1.Clust
 	return err
 }
 
-// hubAPIs reads what a hub can do; nil: unknown, because it is a file without CRDs.
-func hubAPIs(ctx context.Context, reader client.Reader, namespace string) (*rollout.HubAPIs, error) {
+// hubAPIs reads what a hub can do; nil: unknown, because it is a file without the CRD of PlacementBindings.
+func hubAPIs(ctx context.Context, reader client.Reader) (*rollout.HubAPIs, error) {
+	bindings, err := readCRD(ctx, reader, bindingsCRD)
+	if meta.IsNoMatchError(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	placements, err := readCRD(ctx, reader, placementsCRD)
+	if err != nil && !meta.IsNoMatchError(err) {
+		return nil, err
+	}
+	return &rollout.HubAPIs{Overrides: overrides(bindings), Placements: placements.GetName() != ""}, nil
+}
+
+// readCRD reads a CRD; it is empty if the cluster does not have it.
+func readCRD(ctx context.Context, reader client.Reader, name string) (*unstructured.Unstructured, error) {
 	crd := &unstructured.Unstructured{}
 	crd.SetGroupVersionKind(CRDs)
-	err := reader.Get(ctx, client.ObjectKey{Name: bindingsCRD}, crd)
-	switch {
-	case meta.IsNoMatchError(err):
-		return nil, nil
-	case err != nil && !apierrors.IsNotFound(err):
-		return nil, fmt.Errorf("get CustomResourceDefinition %s: %w", bindingsCRD, err)
+	err := client.IgnoreNotFound(reader.Get(ctx, client.ObjectKey{Name: name}, crd))
+	if err != nil && !meta.IsNoMatchError(err) {
+		err = fmt.Errorf("get CustomResourceDefinition %s: %w", name, err)
 	}
-	hub := &rollout.HubAPIs{Overrides: overrides(crd), Placements: true}
-	err = reader.List(ctx, metadataList(policies.Placements), client.InNamespace(namespace), client.Limit(1))
-	switch {
-	case meta.IsNoMatchError(err):
-		hub.Placements = false
-	case err != nil:
-		return nil, fmt.Errorf("list Placements of namespace %s: %w", namespace, err)
-	}
-	return hub, nil
+	return crd, err
 }
 
 // overrides reports whether the PlacementBindings of a CRD can override the action of policies.

@@ -119,9 +119,12 @@ func TestAFileOfLiveObjectsGivesTheDecisionsOfTheLiveCluster(t *testing.T) {
 
 	created, err := os.ReadFile("testdata/cluster.yaml")
 	require.NoError(t, err)
-	crd, err := os.ReadFile("../../deploy/crds/testing/policy.open-cluster-management.io_placementbindings.yaml")
-	require.NoError(t, err)
-	original, err := snapshot.Parse("cluster.yaml", slices.Concat(created, []byte("\n---\n"), crd))
+	for _, kind := range []string{"policy.open-cluster-management.io_placementbindings", "cluster.open-cluster-management.io_placements"} {
+		crd, err := os.ReadFile("../../deploy/crds/testing/" + kind + ".yaml")
+		require.NoError(t, err)
+		created = slices.Concat(created, []byte("\n---\n"), crd)
+	}
+	original, err := snapshot.Parse("cluster.yaml", created)
 	require.NoError(t, err)
 	require.Equal(t, live, decisions(t, original), "from the file that the cluster was created from")
 }

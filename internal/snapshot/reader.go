@@ -18,7 +18,7 @@ import (
 
 var _ client.Reader = (*File)(nil)
 
-// Get returns an object of the file, or a NotFound error. A file without CRDs does not tell what its cluster serves: a NoMatch error.
+// Get returns an object of the file, or a NotFound error. Without a CRD, a file does not tell whether its cluster serves the kind: a NoMatch error.
 func (f *File) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
 	gvk, err := apiutil.GVKForObject(object, f.scheme)
 	if err != nil {
@@ -27,7 +27,7 @@ func (f *File) Get(_ context.Context, key client.ObjectKey, object client.Object
 	if found := f.named[gvk][key]; found != nil {
 		return convert(found, object)
 	}
-	if gvk == CRDs && len(f.objects[gvk]) == 0 {
+	if gvk == CRDs {
 		return &meta.NoKindMatchError{GroupKind: gvk.GroupKind(), SearchedVersions: []string{gvk.Version}}
 	}
 	return apierrors.NewNotFound(schema.GroupResource{Group: gvk.Group, Resource: strings.ToLower(gvk.Kind)}, key.Name)

@@ -12,7 +12,6 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	onboardingactivities "drydock.dev/drydock/activities/onboarding"
-	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -148,7 +147,7 @@ func (o *onboarding) watch(ctx workflow.Context) error {
 		}
 		o.record.settled(found.Settled)
 		for _, cluster := range found.Found {
-			o.record.found(ctx, cluster, found.Objects)
+			o.record.found(ctx, cluster)
 		}
 		o.startAll(ctx)
 	}
@@ -178,9 +177,6 @@ func (o *onboarding) startAll(ctx workflow.Context) {
 	for _, cluster := range o.record.next(maxRunning) {
 		// A rollout continues when onboarding is stopped.
 		following, _ := workflow.NewDisconnectedContext(ctx)
-		if cluster.RunID == "" {
-			o.starting++
-		}
 		workflow.GoNamed(following, cluster.Name, func(ctx workflow.Context) {
 			end, err := o.onboard(ctx, cluster)
 			if err != nil {
@@ -197,10 +193,17 @@ func (o *onboarding) startAll(ctx workflow.Context) {
 func (o *onboarding) onboard(ctx workflow.Context, cluster Cluster) (onboardingactivities.RolloutEnd, error) {
 	run := onboardingactivities.RolloutRun{Namespace: rollout.OnboardingNamespace, Name: cluster.Name, RunID: cluster.RunID}
 	if cluster.RunID == "" {
-		child, started, err := o.start(ctx, cluster)
+		var object *temporal.Object
+		retrier := kit.HubRetrier(func(_ workflow.Context, reason, message string) { o.record.waits(cluster.Name, reason, message) })
+		created := onboardingactivities.NewCluster{Name: cluster.Name, Policies: cluster.Policies}
+		if err := retrier.Run(ctx, "create the object of "+cluster.Name, o.hub.CreateObject, created, &object); err != nil {
+			return onboardingactivities.RolloutEnd{}, err
+		}
+		o.record.hasObject(cluster.Name, object != nil)
+		child, started, err := o.start(ctx, cluster, object)
 		if err == nil {
 			o.record.started(ctx, cluster.Name, started.RunID)
-			return rolloutEnd(child.Get(ctx, nil)), nil
+			return o.childEnd(ctx, child.Get(ctx, nil), object)
 		}
 		if _, running := errors.AsType[*sdktemporal.ChildWorkflowExecutionAlreadyStartedError](err); !running {
 			return onboardingactivities.RolloutEnd{}, err
@@ -213,19 +216,14 @@ func (o *onboarding) onboard(ctx workflow.Context, cluster Cluster) (onboardinga
 	return end, err
 }
 
-// start starts the rollout of a cluster. It does not depend on this workflow.
-func (o *onboarding) start(ctx workflow.Context, cluster Cluster) (workflow.ChildWorkflowFuture, workflow.Execution, error) {
+// start starts the rollout of a cluster, which its object shows, if it has one. It does not depend on this workflow.
+func (o *onboarding) start(ctx workflow.Context, cluster Cluster, source *temporal.Object) (workflow.ChildWorkflowFuture, workflow.Execution, error) {
+	o.starting++
 	defer func() { o.starting-- }()
-	in := rolloutworkflow.Input{Object: rollout.OnboardingRollout(cluster.Name, cluster.Policies)}
+	in := rolloutworkflow.Input{Object: rollout.OnboardingRollout(cluster.Name, cluster.Policies), Source: source}
 	object, memo := in.Object, map[string]any{}
-	if cluster.Object {
-		in.Source = &temporal.Object{}
-		retrier := kit.HubRetrier(nil)
-		created := onboardingactivities.NewCluster{Name: cluster.Name, Policies: cluster.Policies}
-		if err := retrier.Run(ctx, "create the object of "+cluster.Name, o.hub.CreateObject, created, in.Source); err != nil {
-			return nil, workflow.Execution{}, err
-		}
-		memo[temporal.MemoObject] = *in.Source // controllers find the rollout of the object
+	if source != nil {
+		memo[temporal.MemoObject] = *source // controllers find the rollout of the object
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
 		WorkflowID:            temporal.ClusterGroupUpgradeID(object.Namespace, object.Name),
@@ -244,15 +242,19 @@ func (o *onboarding) start(ctx workflow.Context, cluster Cluster) (workflow.Chil
 	return child, execution, err
 }
 
-// rolloutEnd is the end of a rollout that was started as a child.
-func rolloutEnd(err error) onboardingactivities.RolloutEnd {
+// childEnd is the end of a rollout that was started as a child. One that finds that its object has had its rollout ends cancelled: a controller was faster.
+func (o *onboarding) childEnd(ctx workflow.Context, err error, object *temporal.Object) (end onboardingactivities.RolloutEnd, failure error) {
 	switch {
 	case err == nil:
-		return onboardingactivities.RolloutEnd{Succeeded: true}
+		return onboardingactivities.RolloutEnd{Succeeded: true}, nil
+	case sdktemporal.IsCanceledError(err) && object != nil:
+		retrier := kit.HubRetrier(nil)
+		failure = retrier.Run(ctx, "read how the rollout of "+object.Name+" ended", o.hub.ReadEnd, *object, &end)
+		return end, failure
 	case sdktemporal.IsCanceledError(err):
-		return onboardingactivities.RolloutEnd{Reason: ranv1.ReasonCancelled, Message: "its rollout was cancelled"}
+		return onboardingactivities.Cancelled(), nil
 	}
-	return onboardingactivities.RolloutEnd{Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}
+	return onboardingactivities.RolloutEnd{Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}, nil
 }
 
 // continueAsNew passes the state to a new run, which follows the running rollouts.

@@ -7,7 +7,9 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 
 	onboardingactivities "drydock.dev/drydock/activities/onboarding"
 	"drydock.dev/drydock/internal/temporal"
@@ -54,6 +56,40 @@ func TestTheObjectOfANewClusterIsCreatedBeforeItsRolloutStarts(t *testing.T) {
 	}, time.Hour)
 	require.Equal(t, 1, h.Onboard(2*time.Hour).Onboarded)
 	require.Len(t, h.InputsOf("CreateObject"), 2)
+}
+
+// The hub refuses the object for a while, as without a role of the worker. Another cluster and the next run are not held up.
+func TestAnObjectThatIsRefusedDelaysOnlyItsCluster(t *testing.T) {
+	h := workflowtest.NewOnboardingWorld(t)
+	h.Objects = true
+	refused := true
+	h.Fail["CreateObject"] = func(int) error {
+		if refused {
+			return temporal.Error(temporal.ErrForbidden, "it may not create ClusterGroupUpgrades", nil)
+		}
+		return nil
+	}
+	h.Available("c1")
+	h.RegisterDelayedCallback(func() {
+		cluster := workflowtest.StatusOf[onboarding.Status](h.World).Clusters[0]
+		require.Equal(t, onboarding.Running, cluster.State)
+		require.Equal(t, "it may not create ClusterGroupUpgrades", cluster.Message)
+		refused = false
+	}, time.Hour)
+	status := h.Onboard(3 * time.Hour)
+	require.Equal(t, 1, status.Onboarded)
+	require.Len(t, h.Started, 1)
+}
+
+func TestAnEndThatTheObjectShowsCounts(t *testing.T) {
+	h := workflowtest.NewOnboardingWorld(t)
+	h.Objects = true
+	h.Available("c1")
+	h.Rollouts.Outcomes["c1"] = func(workflow.Context) error { return sdktemporal.NewCanceledError() }
+	workflowtest.Simulate(h.World, "ReadEnd", func(of temporal.Object) any {
+		return onboardingactivities.RolloutEnd{Succeeded: of.UID == "uid-of-c1"}
+	})
+	require.Equal(t, 1, h.Onboard(time.Hour).Onboarded, "a controller rolled it out first")
 }
 
 func TestAClusterWithoutItsLabelIsOnboardedAgain(t *testing.T) {

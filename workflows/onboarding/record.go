@@ -39,7 +39,7 @@ type Cluster struct {
 	Object bool `json:"object,omitempty"`
 	// RunID is the run of its rollout.
 	RunID string `json:"runID,omitempty"`
-	// Reason and Message describe the failure.
+	// Reason and Message are why it failed, or why its rollout has not started.
 	Reason  string      `json:"reason,omitempty"`
 	Message string      `json:"message,omitempty"`
 	Since   metav1.Time `json:"since"`
@@ -114,13 +114,12 @@ func (r *record) known() (in onboardingactivities.AwaitNewClustersInput) {
 }
 
 // found adds a new cluster. A cluster whose policies cannot be ordered has failed.
-func (r *record) found(ctx workflow.Context, found onboardingactivities.NewCluster, object bool) {
+func (r *record) found(ctx workflow.Context, found onboardingactivities.NewCluster) {
 	if r.cluster(found.Name) != nil {
 		return // it was found before its rollout ended
 	}
-	cluster := Cluster{Name: found.Name, State: Waiting, Policies: found.Policies, Object: object, Since: metav1.NewTime(workflow.Now(ctx))}
+	cluster := Cluster{Name: found.Name, State: Waiting, Policies: found.Policies, Since: metav1.NewTime(workflow.Now(ctx))}
 	if found.Problem != "" {
-		cluster.Object = false
 		r.fail(&cluster, temporal.ErrInvalidSpec, found.Problem)
 	}
 	r.status.Clusters = append(r.status.Clusters, cluster)
@@ -164,6 +163,19 @@ func (r *record) next(atOnce int) []Cluster {
 		r.show()
 	}
 	return next
+}
+
+// waits records why the rollout of a cluster cannot start yet; empty: nothing is known to hold it.
+func (r *record) waits(name, reason, message string) {
+	c := r.cluster(name)
+	c.Reason, c.Message = reason, temporal.Cut(message, failureLimit)
+	r.show()
+}
+
+// hasObject records whether the rollout of a cluster has an object.
+func (r *record) hasObject(name string, has bool) {
+	r.cluster(name).Object = has
+	r.waits(name, "", "")
 }
 
 // started records the run of a cluster's rollout.

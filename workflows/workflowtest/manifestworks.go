@@ -18,7 +18,7 @@ import (
 // NewManifestWorkWorld simulates a hub on which a manifest work is applied a minute after it was created, except on stuck clusters. It
 // also returns the creations ("+template cluster") and deletions ("-template cluster"), in order.
 func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*PolicyWorld, *[]string) {
-	w := &PolicyWorld{World: NewWorld(t), Compliance: map[string][]byte{}, Enforced: map[int][]string{}}
+	w := &PolicyWorld{World: NewWorld(t), Compliance: map[string][]byte{}, Enforced: map[int][]string{}, leaving: map[string]bool{}}
 	w.Plan = PlanOf(batches...)
 	for _, cluster := range slices.Concat(batches...) {
 		w.Compliance[cluster] = []byte("UU")
@@ -60,6 +60,10 @@ func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*P
 						events = append(events, "-"+workTemplates[item]+" "+cluster)
 						w.Enforced[item] = slices.DeleteFunc(w.Enforced[item], func(name string) bool { return name == cluster })
 						w.Compliance[cluster][item] = byte(policies.Unknown)
+						if takes := w.Removes[cluster]; takes > 0 {
+							w.leaving[cluster] = true
+							w.SimulateAfter(takes, func() { w.removed(cluster) })
+						}
 					}
 				}
 				refusal, refused := w.Refusals[cluster]
@@ -67,6 +71,8 @@ func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*P
 				case desired.Item == policies.NoItem, slices.Contains(w.Enforced[desired.Item], cluster):
 				case slices.Contains(desired.Held, cluster):
 					placed.Waiting = append(placed.Waiting, cluster)
+				case w.leaving[cluster]:
+					placed.Removing = append(placed.Removing, cluster)
 				case refused:
 					refuse(cluster, refusal)
 				default:
@@ -76,6 +82,17 @@ func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*P
 		}
 		return placed
 	})
+	w.RegisterActivityWithOptions(func(ctx context.Context, in manifestworks.AwaitRemovedInput) error {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		for _, next := range in.Clusters {
+			if !w.leaving[next.Cluster] {
+				return nil
+			}
+		}
+		w.removals = append(w.removals, activity.GetInfo(ctx).TaskToken)
+		return activity.ErrResultPending
+	}, activity.RegisterOptions{Name: "AwaitRemoved"})
 	Simulate(w.World, "CleanUpManifestWorks", func(manifestworks.CleanUpWorksInput) any { return nil })
 	Simulate(w.World, "ReadManifestWorks", func(in manifestworks.ReadWorksInput) any {
 		w.Mu.Lock()
@@ -97,6 +114,18 @@ func NewManifestWorkWorld(t *testing.T, stuck []string, batches ...[]string) (*P
 		return nil, activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitManifestWorks"})
 	return w, &events
+}
+
+// removed ends the removal of the work of a cluster.
+func (w *PolicyWorld) removed(cluster string) {
+	w.Mu.Lock()
+	delete(w.leaving, cluster)
+	tokens := w.removals
+	w.removals = nil
+	w.Mu.Unlock()
+	for _, token := range tokens {
+		_ = w.CompleteActivity(token, nil, nil) // a cancelled watch has ended
+	}
 }
 
 // workTemplates are the templates of simulated rollouts of manifest works.

@@ -62,7 +62,10 @@ func NewOnboardingWorld(t *testing.T) *OnboardingWorld {
 		return found, nil
 	}, activity.RegisterOptions{Name: "AwaitNewClusters"})
 	Simulate(h.World, "CreateObject", func(in onboardingactivities.NewCluster) any {
-		return temporal.Object{Name: in.Name, UID: types.UID("uid-of-" + in.Name)}
+		if !h.Objects {
+			return (*temporal.Object)(nil)
+		}
+		return &temporal.Object{Name: in.Name, UID: types.UID("uid-of-" + in.Name)}
 	})
 	Simulate(h.World, "AwaitRollout", func(run onboardingactivities.RolloutRun) any {
 		h.Mu.Lock()
@@ -85,7 +88,6 @@ func (h *OnboardingWorld) find(in onboardingactivities.AwaitNewClustersInput) (f
 			found.Found = append(found.Found, onboardingactivities.NewCluster{Name: name, Policies: policies})
 		}
 	}
-	found.Objects = h.Objects
 	slices.SortFunc(found.Found, func(a, b onboardingactivities.NewCluster) int { return strings.Compare(a.Name, b.Name) })
 	return found, len(found.Found)+len(found.Settled) > 0
 }

@@ -126,10 +126,10 @@ var UsedByActivities = map[string][]string{
 		"drydock-hub: list clusterrolebindings.rbac.authorization.k8s.io", "drydock-hub: list deployments.apps",
 		"drydock-initiator: list clusterrolebindings.rbac.authorization.k8s.io",
 	},
+	"onboarding": {"drydock-hub: create clustergroupupgrades.ran.openshift.io", "drydock-hub: delete clustergroupupgrades.ran.openshift.io"},
 	"policies": {
-		"drydock-hub: get placements.cluster.open-cluster-management.io", "drydock-hub: create placements.cluster.open-cluster-management.io",
-		"drydock-hub: patch placements.cluster.open-cluster-management.io", "drydock-hub: delete placements.cluster.open-cluster-management.io",
-		"drydock-hub: list managedclustersetbindings.cluster.open-cluster-management.io",
+		"drydock-hub: get placementrules.apps.open-cluster-management.io", "drydock-hub: create placementrules.apps.open-cluster-management.io",
+		"drydock-hub: patch placementrules.apps.open-cluster-management.io", "drydock-hub: delete placementrules.apps.open-cluster-management.io",
 	},
 }
 

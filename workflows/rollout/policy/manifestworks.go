@@ -76,6 +76,15 @@ func (w *workItems) Place(ctx workflow.Context, retrier kit.Retrier, desired []p
 	return placed, err
 }
 
+// AwaitRemoved implements items: the agent of a cluster removes the manifests of a work before another one follows.
+func (w *workItems) AwaitRemoved(ctx workflow.Context, next []policies.Target) error {
+	in := manifestworks.AwaitRemovedInput{Rollout: w.rollout(ctx)}
+	for _, target := range next {
+		in.Clusters = append(in.Clusters, manifestworks.UnfinishedWork{Cluster: target.Cluster, Item: target.Item})
+	}
+	return w.of.Retrier().Watch(ctx, fmt.Sprintf("watch the removal of works from %d clusters", len(next)), w.hub.AwaitRemoved, in, nil)
+}
+
 // ClustersPerPlacement implements items: each cluster has works of its own.
 func (w *workItems) ClustersPerPlacement() int { return clustersPerPlacement }
 

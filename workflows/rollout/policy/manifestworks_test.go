@@ -39,6 +39,23 @@ func TestAClusterGetsWorksInOrder(t *testing.T) {
 	require.Len(t, w.InputsOf("CleanUpManifestWorks"), 1)
 }
 
+// The agent of c1 takes ten minutes to remove the first work. That neither blocks c2, nor shows the rollout as blocked.
+func TestTheNextWorkFollowsTheRemovalOfThePreviousOne(t *testing.T) {
+	w, events := workflowtest.NewManifestWorkWorld(t, nil, []string{"c1", "c2"})
+	w.Removes = map[string]time.Duration{"c1": 10 * time.Minute}
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w.World)
+		c1 := workflowtest.StatusOfCluster(status, "c1")
+		require.Equal(t, "RemovingPrevious: waiting until the agent of the cluster has removed the previous one", c1.Reason+": "+c1.Message)
+		require.Equal(t, ranv1.ClusterComplete, workflowtest.StatusOfCluster(status, "c2").State)
+		require.NotContains(t, *events, "+firmware c1")
+	}, 5*time.Minute)
+	w.RunWorks()
+	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Contains(t, *events, "+firmware c1")
+	require.LessOrEqual(t, len(w.InputsOf("PlaceManifestWorks")), 7, "nothing polls")
+}
+
 func TestATimedOutWorkIsDeletedAndReported(t *testing.T) {
 	w, events := workflowtest.NewManifestWorkWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
 	w.RunWorks()

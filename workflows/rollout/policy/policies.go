@@ -121,6 +121,9 @@ func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired [
 	return placed, err
 }
 
+// AwaitRemoved implements items. A policy is no longer enforced as soon as its placement is written.
+func (p *policyItems) AwaitRemoved(workflow.Context, []policies.Target) error { return nil }
+
 // ClustersPerPlacement implements items: the placement of a policy names all its clusters.
 func (p *policyItems) ClustersPerPlacement() int { return 0 }
 

@@ -20,6 +20,8 @@ type items interface {
 	// Place gives clusters their desired items and no others, and returns the observed placement. closes is the time at which the first window of
 	// clusters that start an item closes. unfinished are the clusters that lose an item before they have finished it.
 	Place(ctx workflow.Context, retrier kit.Retrier, desired []policies.DesiredPlacement, unfinished Unfinished, closes *time.Time) (remediation.PlacementResult, error)
+	// AwaitRemoved waits until one of the clusters has no item but the one that it gets next.
+	AwaitRemoved(ctx workflow.Context, next []policies.Target) error
 	// ClustersPerPlacement is the maximum number of clusters in one call of Place. 0: each call names all clusters that have an item.
 	ClustersPerPlacement() int
 	// KeepsLastItem reports whether a complete cluster keeps its last item.

@@ -54,6 +54,8 @@ const (
 	isPlaced memberPlacement = "placed"
 	// isHeld: the cluster does not have the item, and may not start it now.
 	isHeld memberPlacement = "held"
+	// isRemoving: the cluster still has its previous item, which is being removed.
+	isRemoving memberPlacement = "removing"
 	// isRefused: the hub refuses to place the item, or to remove another one.
 	isRefused memberPlacement = "refused"
 )
@@ -132,7 +134,7 @@ func (s *sequence) end(ctx workflow.Context, m *member, result ranv1.ClusterStat
 }
 
 // recordPlacement records the observed placement of a cluster. It reports whether the status of the cluster changes.
-func (s *sequence) recordPlacement(ctx workflow.Context, m *member, held bool, refusal *remediation.RefusedPlacement) bool {
+func (s *sequence) recordPlacement(ctx workflow.Context, m *member, held, removing bool, refusal *remediation.RefusedPlacement) bool {
 	before, item := m.placement, m.progress.Policy
 	m.refusal = refusal
 	switch {
@@ -140,6 +142,8 @@ func (s *sequence) recordPlacement(ctx workflow.Context, m *member, held bool, r
 		m.placement = isRefused
 	case held:
 		m.placement = isHeld
+	case removing:
+		m.placement = isRemoving
 	case m.state == memberActive:
 		m.placement, m.placed = isPlaced, m.desired
 	default:
@@ -150,7 +154,7 @@ func (s *sequence) recordPlacement(ctx workflow.Context, m *member, held bool, r
 	if m.placement != before {
 		s.log(ctx, m, item, "Item "+string(m.placement))
 	}
-	return m.running() && (refusal != nil || m.placement != before && (before != notObserved || held || m.replacing))
+	return m.running() && (refusal != nil || m.placement != before && (before != notObserved || held || removing || m.replacing))
 }
 
 // logStep logs the progress of a cluster with an item, given the step before.

@@ -35,6 +35,8 @@ type placements struct {
 	awaitedRemovals  int
 	removalTimer     workflow.Future
 	stopRemovalTimer workflow.CancelFunc
+	// stopPrevious ends the watch of the removal of previous items; nil: there is none.
+	stopPrevious workflow.CancelFunc
 }
 
 const (
@@ -218,7 +220,10 @@ func (s *sequence) leftCapacity() int {
 
 // recordPlacements records the placement of clusters at these generations. A cluster whose target changed since then is placed again.
 func (s *sequence) recordPlacements(ctx workflow.Context, members []*member, generations []int64, placed remediation.PlacementResult) {
-	held, refusals, retry := map[string]bool{}, map[string]*remediation.RefusedPlacement{}, false
+	held, removing, refusals, retry := map[string]bool{}, map[string]bool{}, map[string]*remediation.RefusedPlacement{}, false
+	for _, cluster := range placed.Removing {
+		removing[cluster] = true
+	}
 	for _, cluster := range placed.Waiting {
 		held[cluster] = true
 	}
@@ -238,7 +243,7 @@ func (s *sequence) recordPlacements(ctx workflow.Context, members []*member, gen
 		case m.desired != generations[i] || s.members[m.Cluster] != m:
 		case refusal != nil && refusal.Final && m.running():
 			s.end(ctx, m, ranv1.ClusterStatus{State: ranv1.ClusterFailed, Reason: refusal.Reason, Message: refusal.Message})
-		case s.recordPlacement(ctx, m, held[m.Cluster], refusal):
+		case s.recordPlacement(ctx, m, held[m.Cluster], removing[m.Cluster], refusal):
 			progressed = append(progressed, s.status(m))
 		}
 	}
@@ -246,6 +251,33 @@ func (s *sequence) recordPlacements(ctx workflow.Context, members []*member, gen
 		s.rollout.ClustersProgressed(ctx, progressed)
 	}
 	s.retryRefused(ctx, retry)
+	if len(removing) > 0 {
+		s.awaitPrevious(ctx)
+	}
+}
+
+// awaitPrevious places the clusters again that still have their previous item, when one of them has lost it.
+func (s *sequence) awaitPrevious(ctx workflow.Context) {
+	if s.stopPrevious != nil {
+		s.stopPrevious()
+	}
+	var next []policies.Target
+	for _, name := range workflow.DeterministicKeys(s.members) {
+		if m := s.members[name]; m.placement == isRemoving && m.state == memberActive {
+			next = append(next, m.target(true))
+		}
+	}
+	ctx, s.stopPrevious = workflow.WithCancel(ctx)
+	workflow.GoNamed(ctx, "await removals", func(ctx workflow.Context) {
+		err := s.items.AwaitRemoved(ctx, next)
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			s.fail(ctx, err)
+		default:
+			s.requestAllPlacements()
+		}
+	})
 }
 
 // retryRefused retries refused placements with a growing pause.

@@ -10,8 +10,10 @@ import (
 // Reasons of running clusters.
 const (
 	reasonSoaking = "Soaking"
-	ReasonPaused  = rollout.ReasonPaused // a held cluster has emergency.ReasonHeld
-	reasonPending = "Pending"
+	// reasonRemoving: the cluster still has its previous item.
+	reasonRemoving = "RemovingPrevious"
+	ReasonPaused   = rollout.ReasonPaused // a held cluster has emergency.ReasonHeld
+	reasonPending  = "Pending"
 )
 
 // status is the status of a running cluster.
@@ -28,6 +30,8 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 	switch {
 	case m.placement == isHeld:
 		status.Reason, status.Message = s.holdReason(m)
+	case m.placement == isRemoving:
+		status.Reason, status.Message = reasonRemoving, "waiting until the agent of the cluster has removed the previous one"
 	case m.placement == isRefused:
 		status.Reason, status.Message = m.refusal.Reason, m.refusal.Message+"; retried until the timeout"
 	case m.step.State == ranv1.ClusterSoaking:
