@@ -73,7 +73,7 @@ func TestAnObjectThatIsRefusedDelaysOnlyItsCluster(t *testing.T) {
 	h.RegisterDelayedCallback(func() {
 		cluster := workflowtest.StatusOf[onboarding.Status](h.World).Clusters[0]
 		require.Equal(t, onboarding.Running, cluster.State)
-		require.Equal(t, "it may not create ClusterGroupUpgrades", cluster.Message)
+		require.Equal(t, "create the object of c1: it may not create ClusterGroupUpgrades", cluster.Message)
 		refused = false
 	}, time.Hour)
 	status := h.Onboard(3 * time.Hour)
@@ -87,6 +87,9 @@ func TestAnEndThatTheObjectShowsCounts(t *testing.T) {
 	h.Available("c1")
 	h.Rollouts.Outcomes["c1"] = func(workflow.Context) error { return sdktemporal.NewCanceledError() }
 	workflowtest.Simulate(h.World, "ReadEnd", func(of temporal.Object) any {
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		delete(h.NewClusters, of.Name) // its rollout has labelled it
 		return onboardingactivities.RolloutEnd{Succeeded: of.UID == "uid-of-c1"}
 	})
 	require.Equal(t, 1, h.Onboard(time.Hour).Onboarded, "a controller rolled it out first")
