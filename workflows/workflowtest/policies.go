@@ -48,7 +48,7 @@ type PolicyWorld struct {
 	plansWaits    []plansWait
 	// CreateWork creates a manifest work on a cluster.
 	CreateWork func(cluster string, item int)
-	// Removes is how long the agents of clusters take to remove a manifest work. leaving are clusters on which that goes on, and removals the waits for it.
+	// Removes is how long the agents of clusters take to remove a manifest work. leaving are clusters with such a removal in progress, and removals the waits for it.
 	Removes  map[string]time.Duration
 	leaving  map[string]bool
 	removals [][]byte
