@@ -13,10 +13,13 @@ import (
 // EditRequest changes the spec of a rollout.
 type EditRequest = edits.Request[ranv1.ClusterGroupUpgradeSpec]
 
-// editable are the fields that an edit may change in an enabled rollout.
-var editable = []string{"spec.batchTimeoutAction", "spec.remediationStrategy.timeout"}
+// timeoutField is the path of the timeout of a rollout.
+const timeoutField = "spec.remediationStrategy.timeout"
 
-// CheckEdit returns the paths of the fields that an edit changes. In an enabled rollout only timeout and batchTimeoutAction may change, and the
+// editable are the fields that an edit may change in an enabled rollout.
+var editable = []string{"spec.batchTimeoutAction", timeoutField}
+
+// CheckEdit returns the paths of the fields that an edit changes. In an enabled rollout only timeout and batchTimeoutAction may change, and a new
 // timeout must be longer than the used time.
 func CheckEdit(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool, used time.Duration) ([]string, error) {
 	if enabled {
@@ -32,13 +35,12 @@ func CheckEdit(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool, used t
 			fixed = append(fixed, field)
 		}
 	}
-	timeout := Timeout(&after)
 	switch {
 	case len(fixed) > 0:
 		return nil, fmt.Errorf("%s: cannot be changed once the rollout is enabled (only %s can): cancel the rollout and start it again",
 			strings.Join(fixed, ", "), strings.Join(editable, " and "))
-	case timeout <= used:
-		return nil, fmt.Errorf("spec.remediationStrategy.timeout: %v have been used already: cancel the rollout to end it", used.Round(time.Second))
+	case slices.Contains(changed, timeoutField) && Timeout(&after) <= used:
+		return nil, fmt.Errorf("%s: %v have been used already: cancel the rollout to end it", timeoutField, used.Round(time.Second))
 	}
 	return changed, nil
 }

@@ -32,6 +32,7 @@ func TestOnlyTimeoutsCanBeEditedInAnEnabledRollout(t *testing.T) {
 		{"an empty list equals an absent one", rolloutOf(1, clusters, canaries([]string{}...)), true, 0, nil, ""},
 		{"the clusters and the strategy", rolloutOf(2, []string{"c1"}, timeout(90)), true, 0, nil, "spec.clusters, spec.remediationStrategy.maxConcurrency: cannot be changed once the rollout is enabled (only spec.batchTimeoutAction and spec.remediationStrategy.timeout can)"},
 		{"a timeout shorter than the used time", rolloutOf(1, clusters, timeout(60)), true, time.Hour, nil, "spec.remediationStrategy.timeout: 1h0m0s have been used already"},
+		{"its action, in the time to catch up", rolloutOf(1, clusters, abort), true, 5 * time.Hour, []string{"spec.batchTimeoutAction"}, ""},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
