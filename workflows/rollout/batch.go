@@ -17,9 +17,11 @@ const maxChildren = 300
 // batch is a group of clusters with one time limit: one batch of the plan or, in a rolling rollout, all batches after the canaries.
 type batch struct {
 	group *groupUpgrade
-	// first and last are the numbers of the batches in the plan, counted from 1.
+	// first and last are the numbers of the batches in the plan, counted from 1. last is first-1 if all clusters were deferred.
 	first, last int32
-	started     StartedBatch
+	// catchUp: it is the catch-up batch.
+	catchUp bool
+	started StartedBatch
 
 	clusters []string
 	// pending are to be started. offline are the clusters that start when they are back.
@@ -39,9 +41,9 @@ type batch struct {
 	changed bool
 	// reason is the logged reason why no more clusters start.
 	reason rollout.BatchReason
-	// ready are the pending clusters whose ManagedClusters existed and were Available at readyAt.
-	ready   map[string]bool
-	readyAt time.Time
+	// available has the pending clusters that were looked up at lookedUpAt, and whether their ManagedClusters were Available.
+	available  map[string]bool
+	lookedUpAt time.Time
 	// hubUnavailable: the lookup of ManagedClusters failed, and is retried after retryPause. reportRetry shows the error.
 	hubUnavailable bool
 	retryPause     time.Duration
@@ -50,8 +52,6 @@ type batch struct {
 	deletions deletionWatch
 	// returns watches the offline clusters.
 	returns returnWatch
-	// relapses: complete clusters have relapsed.
-	relapses bool
 }
 
 // run starts clusters until decide ends the batch, and waits for the running ones. After a timeout or a cancellation it waits until cancelled
@@ -166,7 +166,7 @@ func (b *batch) currentBatch() int32 {
 			return number
 		}
 	}
-	return b.last
+	return max(b.first, b.last)
 }
 
 // isCanary reports whether the batch is that of a canary.

@@ -45,7 +45,11 @@ func (g *groupUpgrade) runPendingBatches(ctx workflow.Context) (rollout.End, err
 			g.nextBatch = g.groupEnd()
 			continue
 		}
-		if end, err := g.runNextBatch(ctx); end != "" || err != nil {
+		end, err := g.runNextBatch(ctx)
+		if end == rollout.EndTimedOut && g.skipToCatchUp(ctx) {
+			continue
+		}
+		if end != "" || err != nil {
 			return end, err
 		}
 	}
@@ -130,7 +134,7 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
 	}
 	clusters := g.nextClusters()
 	b := &batch{
-		group: g, first: int32(g.nextBatch + 1), last: int32(g.groupEnd()), started: *g.startedBatch,
+		group: g, first: int32(g.nextBatch + 1), last: int32(g.groupEnd()), catchUp: g.catchesUp(), started: *g.startedBatch,
 		clusters: clusters, pending: g.record.notStarted(clusters), active: map[string]*activeCluster{}, reportRetry: g.record.retries.Add(),
 	}
 	g.batch = b
@@ -153,18 +157,16 @@ func (g *groupUpgrade) runBatch(ctx workflow.Context) rollout.End {
 	if b.timedOut {
 		g.record.timedOutBeforeStart(ctx, b.pending)
 	}
-	g.record.batchEnded(ctx, b.last, decision.Reason)
+	g.record.batchEnded(ctx, max(b.first, b.last), decision.Reason)
 	return b.end(ctx)
 }
 
-// batchesLeft is the number of batches that share the remaining time, including the next or running one.
+// batchesLeft is the number of batches that share the remaining time, including the next or running one. The catch-up batch has the time that the others
+// leave.
 func (g *groupUpgrade) batchesLeft() int {
-	if g.groupEnd() == rollout.PlannedBatches(&g.status) && g.groupEnd() > g.nextBatch+1 {
-		return 1
-	}
 	left := 1
-	for _, clusters := range g.status.RemediationPlan[g.nextBatch+1:] {
-		if len(g.record.notStarted(clusters)) > 0 {
+	for next := g.groupEnd(); next < rollout.PlannedBatches(&g.status); next++ {
+		if len(g.record.notStarted(g.status.RemediationPlan[next])) > 0 {
 			left++
 		}
 	}

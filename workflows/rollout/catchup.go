@@ -17,8 +17,11 @@ import (
 // Clusters that are offline when their batch comes move to the catch-up batch, the last of the plan. It runs after the others: each of its clusters starts
 // when it is back.
 
-// catchesUp reports whether the next or running batch is the catch-up batch.
+// catchesUp reports whether the running batch or, between batches, the next one is the catch-up batch.
 func (g *groupUpgrade) catchesUp() bool {
+	if g.batch != nil {
+		return g.batch.catchUp // the number of the catch-up batch changes while another one runs
+	}
 	return g.status.Status.CatchUpBatch > 0 && g.nextBatch+1 == int(g.status.Status.CatchUpBatch)
 }
 
@@ -47,6 +50,18 @@ func (g *groupUpgrade) catchUpDue(ctx workflow.Context) bool {
 	return g.startedBatch != nil || len(g.record.notStarted(g.nextClusters())) > 0 && g.clock.elapsed(workflow.Now(ctx)) < g.timeLimit()
 }
 
+// skipToCatchUp skips planned batches that could not start before the timeout of the rollout, if time is left to catch up. It reports whether it did. The
+// clusters of these batches time out.
+func (g *groupUpgrade) skipToCatchUp(ctx workflow.Context) bool {
+	if g.spec.BatchTimeoutAction == ranv1.BatchTimeoutAbort || g.clock.elapsed(workflow.Now(ctx)) >= g.lastLimit() {
+		return false
+	}
+	planned := rollout.PlannedBatches(&g.status)
+	g.record.timedOutBeforeStart(ctx, g.record.notStarted(slices.Concat(g.status.RemediationPlan[g.nextBatch:planned]...)))
+	g.nextBatch = planned
+	return true
+}
+
 // deferOffline decides about clusters that are offline and should start now. A canary and the clusters of the catch-up batch are waited for. The place of
 // another one goes to the next cluster.
 func (b *batch) deferOffline(ctx workflow.Context, names []string) {
@@ -57,7 +72,7 @@ func (b *batch) deferOffline(ctx workflow.Context, names []string) {
 	g.record.offline(ctx, names, g.spec.RemediationStrategy.OfflineAction)
 	switch {
 	case g.spec.RemediationStrategy.OfflineAction == ranv1.OfflineFail:
-	case b.isCanary(), g.catchesUp():
+	case b.isCanary(), b.catchUp:
 		b.offline, b.returns.outdated = append(b.offline, names...), true
 	default:
 		rollout.Defer(&g.status, b.first, names)
@@ -140,6 +155,9 @@ func (b *batch) watchReturns() {
 func (b *batch) back(names []string) {
 	isBack := func(name string) bool { return slices.Contains(names, name) }
 	b.offline, b.returns.watched = slices.DeleteFunc(b.offline, isBack), slices.DeleteFunc(b.returns.watched, isBack)
+	for _, name := range names {
+		delete(b.available, name)
+	}
 	b.group.record.back(names)
 	b.updatePending()
 }

@@ -61,15 +61,20 @@ func (g *groupUpgrade) markRelapses(ctx workflow.Context, relapses policy.Relaps
 	if failed := workflow.Await(ctx, func() bool { return ended || tooFew() }); failed != nil || !ended {
 		return failed
 	}
-	if g.record.relapsed(ctx, seen); g.batch != nil {
-		g.batch.relapses, g.batch.changed = len(seen) > 0, true
-	}
+	g.record.relapsed(ctx, seen)
 	return err
 }
 
 // clustersToWatch are the done clusters that are not known to have relapsed.
 func (g *groupUpgrade) clustersToWatch() []string {
 	return slices.DeleteFunc(rollout.Done(g.status.Clusters), func(name string) bool { return g.record.cluster(name).Reason == rollout.ReasonRelapsed })
+}
+
+// relapsesDue reports whether clusters have relapsed that are retried before the catch-up batch continues. They are not retried in the time to catch up.
+func (b *batch) relapsesDue(ctx workflow.Context) bool {
+	g := b.group
+	relapsed := func(c ranv1.ClusterStatus) bool { return c.Reason == rollout.ReasonRelapsed && rollout.IsDone(&c) }
+	return b.catchUp && g.clock.elapsed(workflow.Now(ctx)) < g.timeout() && slices.ContainsFunc(g.status.Clusters, relapsed)
 }
 
 // retryRelapsed looks at the done clusters again after the last batch, and makes those pending that have relapsed. It reports whether there are some.

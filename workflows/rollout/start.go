@@ -62,7 +62,7 @@ func (b *batch) decide(ctx workflow.Context) rollout.BatchDecision {
 	state := rollout.BatchState{
 		Budget: b.startBudget(), Pending: len(b.pending), Offline: len(b.offline), Busy: b.busy(),
 		Cancelled: ctx.Err() != nil, TimedOut: b.timedOut, Paused: g.status.Paused,
-		Relapses: b.relapses && g.catchesUp(), HealthUnknown: g.healthStale(), HistoryLong: kit.ShouldContinueAsNew(ctx, g.signals),
+		Relapses: b.relapsesDue(ctx), HealthUnknown: g.healthStale(), HistoryLong: kit.ShouldContinueAsNew(ctx, g.signals),
 	}
 	if soaking := len(b.active) - state.Busy; soaking > 0 && state.Busy == 0 {
 		state.SoakCounts = b.clustersRemain() && b.end(ctx) == ""
@@ -92,14 +92,22 @@ const (
 )
 
 // nextReady are the clusters to start now whose ManagedClusters exist and are Available. A cluster may start hours after the plan was made; if its
-// ManagedCluster was deleted since then, the cluster fails, and if it is offline, it waits. While the hub is unavailable, no cluster starts, and running
-// clusters continue.
+// ManagedCluster was deleted since then, the cluster fails, and if it is offline when it is the next to start, deferOffline decides. While the hub is
+// unavailable, no cluster starts, and running clusters continue.
 func (b *batch) nextReady(ctx workflow.Context) []string {
 	for {
 		next, now := b.next(ctx), workflow.Now(ctx)
-		unknown := func(name string) bool { return !b.ready[name] || now.Sub(b.readyAt) >= lookupValidity }
+		unknown := func(name string) bool {
+			_, known := b.available[name]
+			return !known || now.Sub(b.lookedUpAt) >= lookupValidity
+		}
 		if !slices.ContainsFunc(next, unknown) {
-			return next
+			offline := slices.DeleteFunc(slices.Clone(next), func(name string) bool { return b.available[name] })
+			if len(offline) == 0 {
+				return next
+			}
+			b.deferOffline(ctx, offline)
+			continue
 		}
 		if b.hubUnavailable {
 			return nil
@@ -121,11 +129,13 @@ func (b *batch) nextReady(ctx workflow.Context) []string {
 				return nil
 			}
 		}
-		b.ready, b.readyAt = map[string]bool{}, workflow.Now(ctx)
+		b.available, b.lookedUpAt = map[string]bool{}, workflow.Now(ctx)
 		for _, name := range lookup {
-			b.ready[name] = true
+			b.available[name] = true
 		}
-		b.deferOffline(ctx, seen.Offline)
+		for _, name := range seen.Offline {
+			b.available[name] = false
+		}
 	}
 }
 
@@ -156,7 +166,7 @@ func (b *batch) startBudget() rollout.StartBudget {
 // maxConcurrency is the maximum number of active clusters of the batch.
 func (b *batch) maxConcurrency() int {
 	most := min(len(b.clusters), b.group.remediator.MaxConcurrency())
-	if b.last > b.first || b.group.catchesUp() {
+	if b.last > b.first || b.catchUp {
 		most = min(most, int(b.group.status.ComputedMaxConcurrency))
 	}
 	return most

@@ -180,3 +180,49 @@ func TestAFailingLookAtCompleteClustersIsNoted(t *testing.T) {
 	workflowtest.RequireCondition(t, status, ranv1.ConditionSucceeded, metav1.ConditionTrue, ranv1.ReasonCompleted)
 	require.Contains(t, status.Notes[0], "could not look at complete clusters again: ")
 }
+
+// catchingUp is a rollout whose c1 is complete, and whose c2 is offline.
+func catchingUp(t *testing.T) *workflowtest.PolicyWorld {
+	w := workflowtest.NewPolicyWorld(t, []string{"c1", "c2"})
+	w.GoOffline("c2")
+	return w
+}
+
+func TestARelapseBeforeAContinueAsNewIsRetriedWhileClustersAreOffline(t *testing.T) {
+	w := catchingUp(t)
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalPause, nil) }, 10*time.Minute)
+	w.RegisterDelayedCallback(func() { w.ComeBack("c2") }, 11*time.Minute)
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.NonCompliant) }, 12*time.Minute)
+	w.RegisterDelayedCallback(func() { w.SetContinueAsNewSuggested(true) }, 13*time.Minute)
+	w.Run()
+	in := workflowtest.NextRunInput[rolloutworkflow.Input](w.World)
+	require.NotNil(t, in)
+
+	again := catchingUp(t)
+	again.Compliance, again.Enforced = w.Compliance, w.Enforced
+	again.RegisterDelayedCallback(func() { again.SignalWorkflow(temporal.SignalResume, nil) }, time.Minute)
+	again.RegisterDelayedCallback(func() {
+		require.Equal(t, 1, placedOn(again, "c1", 1), "network is enforced again")
+		again.ComeBack("c2")
+	}, 10*time.Minute)
+	again.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, *in)
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](again.World)
+	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
+}
+
+func TestARelapseInTheTimeToCatchUpDoesNotEndTheCatchUpBatch(t *testing.T) {
+	w := catchingUp(t)
+	w.RegisterDelayedCallback(func() { w.Comply("c1", 1, policies.NonCompliant) }, 70*time.Minute)
+	w.RegisterDelayedCallback(func() {
+		relapsed := workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w.World), "c1")
+		require.Equal(t, rollout.ReasonRelapsed, relapsed.Reason)
+		require.Equal(t, ranv1.ClusterComplete, relapsed.State, "it may comply again until the end")
+		w.Comply("c1", 1, policies.Compliant)
+		w.ComeBack("c2")
+	}, 80*time.Minute)
+	w.Run(func(spec *ranv1.ClusterGroupUpgradeSpec) {
+		spec.RemediationStrategy.Timeout, spec.RemediationStrategy.CatchUp = 60, 60
+	})
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+	require.Equal(t, ranv1.ClusterCounts{Total: 2, Complete: 2}, status.Counts)
+}
