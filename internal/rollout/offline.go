@@ -35,11 +35,12 @@ func PlannedBatches(status *ranv1.ClusterGroupUpgradeStatus) int {
 	return len(status.RemediationPlan)
 }
 
-// Defer moves clusters that are offline from the batches from first on, counted from 1, to the catch-up batch, which is the last of the plan. Each place that
-// becomes free goes to the next pending cluster, so that batches stay full. Batches without clusters are dropped.
-func Defer(status *ranv1.ClusterGroupUpgradeStatus, first int32, offline []string) {
+// Defer moves clusters that are offline from the batches first to last, counted from 1, to the catch-up batch, which is the last of the plan. Each place that
+// becomes free goes to the next pending cluster of these batches, so that they stay full. Batches without clusters are dropped: it returns what is the last
+// of these batches then.
+func Defer(status *ranv1.ClusterGroupUpgradeStatus, first, last int32, offline []string) int32 {
 	if len(offline) == 0 {
-		return
+		return last
 	}
 	deferred := map[string]bool{}
 	for _, name := range offline {
@@ -50,7 +51,7 @@ func Defer(status *ranv1.ClusterGroupUpgradeStatus, first int32, offline []strin
 	var next []*ranv1.ClusterStatus
 	for i := range status.Clusters {
 		c := &status.Clusters[i]
-		if c.Batch < first || c.Batch > planned || c.State != ranv1.ClusterPending && !deferred[c.Name] {
+		if c.Batch < first || c.Batch > last || c.State != ranv1.ClusterPending && !deferred[c.Name] {
 			continue
 		}
 		if places = append(places, c.Batch); !deferred[c.Name] {
@@ -71,6 +72,7 @@ func Defer(status *ranv1.ClusterGroupUpgradeStatus, first int32, offline []strin
 		c.Batch = min(c.Batch, planned+1)
 	}
 	renumber(status)
+	return last - (planned - int32(PlannedBatches(status)))
 }
 
 // divideCatchUp divides the catch-up batch of the last run, if it had one, into batches of the usual size for a retry.

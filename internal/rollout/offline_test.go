@@ -28,18 +28,27 @@ func statusWith(batches ...[]string) ranv1.ClusterGroupUpgradeStatus {
 
 func TestOfflineClustersAreDeferred(t *testing.T) {
 	status := statusWith([]string{"a"}, []string{"b", "c"}, []string{"d", "e"}, []string{"f"})
-	rollout.Defer(&status, 2, []string{"b", "d"})
+	require.EqualValues(t, 3, rollout.Defer(&status, 2, 4, []string{"b", "d"}))
 	require.Equal(t, [][]string{{"a"}, {"c", "e"}, {"f"}, {"b", "d"}}, status.RemediationPlan)
 	require.EqualValues(t, 4, status.Status.CatchUpBatch)
 	require.Equal(t, []string{"b", "d"}, rollout.NamesInState(status.Clusters, ranv1.ClusterOffline))
 
-	rollout.Defer(&status, 3, []string{"f"})
+	require.EqualValues(t, 2, rollout.Defer(&status, 3, 3, []string{"f"}))
 	require.Equal(t, [][]string{{"a"}, {"c", "e"}, {"b", "d", "f"}}, status.RemediationPlan, "a batch without clusters is dropped")
 	require.EqualValues(t, 3, status.Status.CatchUpBatch)
 	require.Equal(t, 2, rollout.PlannedBatches(&status))
 
-	rollout.Defer(&status, 1, nil)
+	require.EqualValues(t, 2, rollout.Defer(&status, 1, 2, nil))
 	require.EqualValues(t, 3, status.Status.CatchUpBatch, "without an offline cluster nothing changes")
+}
+
+func TestABatchThatIsNotFilledUpLeavesTheLaterOnesAlone(t *testing.T) {
+	status := statusWith([]string{"a", "b"}, []string{"c", "d"}, []string{"e"})
+	require.EqualValues(t, 1, rollout.Defer(&status, 1, 1, []string{"a"}))
+	require.Equal(t, [][]string{{"b"}, {"c", "d"}, {"e"}, {"a"}}, status.RemediationPlan)
+	require.Zero(t, rollout.Defer(&status, 1, 1, []string{"b"}), "no cluster is left in it")
+	require.Equal(t, [][]string{{"c", "d"}, {"e"}, {"a", "b"}}, status.RemediationPlan)
+	require.EqualValues(t, 3, status.Status.CatchUpBatch)
 }
 
 func TestDeferredClustersLeaveNoPlaceFreeAndMoveNoOther(t *testing.T) {
@@ -73,7 +82,7 @@ func TestDeferredClustersLeaveNoPlaceFreeAndMoveNoOther(t *testing.T) {
 				}
 			}
 			before := rollout.NamesInState(status.Clusters, ranv1.ClusterOffline)
-			rollout.Defer(&status, first, offline)
+			rollout.Defer(&status, first, int32(len(planned)), offline)
 
 			require.ElementsMatch(t, all, slices.Concat(status.RemediationPlan...), "every cluster has one place")
 			require.Equal(t, slices.Concat(status.RemediationPlan...), rollout.NamesOf(status.Clusters), "the status has the order of the plan")
@@ -145,7 +154,7 @@ func TestOfflineClustersAreFinishedOnlyWhenTheRolloutHasEnded(t *testing.T) {
 func TestARetryTakesOfflineClustersInBatchesOfTheUsualSize(t *testing.T) {
 	status := statusWith([]string{"a"}, []string{"b"}, []string{"c"}, []string{"d"}, []string{"e"})
 	status.Clusters[0].State = ranv1.ClusterComplete
-	rollout.Defer(&status, 2, []string{"b", "c", "d"})
+	rollout.Defer(&status, 2, 5, []string{"b", "c", "d"})
 	status.Clusters[1].State = ranv1.ClusterComplete
 	status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: metav1.ConditionFalse, Reason: ranv1.ReasonClustersOffline}}
 	retry, err := rollout.Retry(status, nil, rollout.RetryRequest{})
@@ -157,7 +166,7 @@ func TestARetryTakesOfflineClustersInBatchesOfTheUsualSize(t *testing.T) {
 
 func TestClustersThatJoinThePlanGoBeforeTheCatchUpBatch(t *testing.T) {
 	status := statusWith([]string{"a", "b"}, []string{"c"})
-	rollout.Defer(&status, 1, []string{"a"})
+	rollout.Defer(&status, 1, 2, []string{"a"})
 	status.Clusters = append(status.Clusters, ranv1.ClusterStatus{Name: "d", State: ranv1.ClusterPending}, ranv1.ClusterStatus{Name: "e", State: ranv1.ClusterPending})
 	rollout.AddToPlan(&status, []string{"e"})
 	require.Equal(t, [][]string{{"e"}, {"b", "c"}, {"d"}, {"a"}}, status.RemediationPlan)

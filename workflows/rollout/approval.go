@@ -62,14 +62,17 @@ func (g *groupUpgrade) mustApprove(ctx workflow.Context) bool {
 	return awaited.Point != "" && !g.approved(ctx, awaited)
 }
 
-// approved reports whether the approval was given and is valid. It does not expire during the health checks at the gate: if they took longer than an
-// approval is valid, the rollout would ask for it again and again.
+// approved reports whether the approval was given and is valid. Each batch needs its own, even if it has the number of one that started before. An approval
+// does not expire during the health checks at the gate: if they took longer than it is valid, the rollout would ask for it again and again.
 func (g *groupUpgrade) approved(ctx workflow.Context, awaited rollout.AwaitedApproval) bool {
 	given := g.status.Approvals
 	if len(given) == 0 {
 		return false
 	}
 	last := given[len(given)-1]
+	if started := g.status.Status.CurrentBatchStartedAt; g.startedBatch == nil && started != nil && !started.Before(&last.At) {
+		return false
+	}
 	meant := last.Point == awaited.Point && last.Batch == awaited.Batch
 	return meant && (g.healthCurrent() || rollout.ApprovalHolds(g.spec.Approvals, last.At.Time, workflow.Now(ctx)))
 }

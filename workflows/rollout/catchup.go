@@ -63,7 +63,7 @@ func (g *groupUpgrade) skipToCatchUp(ctx workflow.Context) bool {
 }
 
 // deferOffline decides about clusters that are offline and should start now. A canary and the clusters of the catch-up batch are waited for. The place of
-// another one goes to the next cluster.
+// another one goes to the next cluster, unless each batch needs an approval.
 func (b *batch) deferOffline(ctx workflow.Context, names []string) {
 	if len(names) == 0 {
 		return
@@ -75,9 +75,12 @@ func (b *batch) deferOffline(ctx workflow.Context, names []string) {
 	case b.isCanary(), b.catchUp:
 		b.offline, b.returns.outdated = append(b.offline, names...), true
 	default:
-		rollout.Defer(&g.status, b.first, names)
+		last := int32(rollout.PlannedBatches(&g.status))
+		if approvals := g.spec.Approvals; approvals != nil && approvals.BeforeEachBatch {
+			last = b.last // clusters of other batches are not approved
+		}
+		b.last = min(b.last, rollout.Defer(&g.status, b.first, last, names))
 		g.record.setClusters(g.status.Clusters)
-		b.last = min(b.last, int32(rollout.PlannedBatches(&g.status)))
 		b.clusters = slices.Concat(g.status.RemediationPlan[b.first-1 : b.last]...)
 		b.extend()
 	}

@@ -178,23 +178,6 @@ func TestAPausedRolloutDoesNotCatchUp(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 }
 
-func TestTheCatchUpBatchNeedsItsApproval(t *testing.T) {
-	w, clusters := offlineWorld(t, []string{"c1"}, []string{"c1"}, []string{"c2"})
-	object := workflowtest.ARollout()
-	object.Spec.Approvals = &ranv1.Approvals{BeforeEachBatch: true}
-	approve := func() { w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }
-	w.RegisterDelayedCallback(approve, time.Minute)
-	w.RegisterDelayedCallback(func() { w.ComeBack("c1") }, 10*time.Minute)
-	w.RegisterDelayedCallback(func() {
-		require.Equal(t, []string{"+c2", "-c2"}, clusters.Events)
-		require.Contains(t, workflowtest.StatusOf[workflowtest.GroupStatus](w).Wait.Message, "an approver must approve beforeEachBatch (batch 2); batch 2 of 2 then starts")
-		approve()
-	}, 5*time.Hour)
-	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
-	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Equal(t, []string{"+c2", "-c2", "+c1", "-c1"}, clusters.Events)
-}
-
 func TestADeletedOfflineClusterFails(t *testing.T) {
 	w, clusters := offlineWorld(t, []string{"c2"}, []string{"c1", "c2"})
 	w.RegisterDelayedCallback(func() {
