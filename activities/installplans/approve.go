@@ -3,6 +3,7 @@ package installplans
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -17,11 +18,18 @@ import (
 	viewsapi "drydock.dev/drydock/activities/views"
 	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/views"
 )
 
-// ApproveInstallPlansInput names the InstallPlans to approve.
+// MaxApprovals is the maximum number of InstallPlans in one call of ApproveInstallPlans. They are approved at the same time.
+const MaxApprovals = activitykit.MaxParallelRequests
+
+// approvalTimeout limits an approval. A cluster that does not answer must not delay the others: it is shorter than the timeout of a short activity.
+const approvalTimeout = 3 * time.Second
+
+// ApproveInstallPlansInput names the InstallPlans to approve, at most MaxApprovals.
 type ApproveInstallPlansInput struct {
 	Rollout   Rollout                 `json:"rollout"`
 	Approvals []installplans.Approval `json:"approvals"`
@@ -45,12 +53,15 @@ func (a *Activities) ApproveInstallPlans(ctx context.Context, in ApproveInstallP
 		return nil, err
 	}
 	messages := make([]string, len(in.Approvals))
+	owner := in.Rollout.owner()
 	var approvals errgroup.Group
 	approvals.SetLimit(activitykit.MaxParallelRequests)
 	for i, approval := range in.Approvals {
 		approvals.Go(func() error {
-			if err := a.approve(ctx, in.Rollout.owner(), approval); err != nil {
-				messages[i] = temporal.ErrorMessage(err)
+			ctx, cancel := context.WithTimeout(ctx, approvalTimeout)
+			defer cancel()
+			if err := a.approve(ctx, owner, approval); err != nil {
+				messages[i] = temporal.Cut(temporal.ErrorMessage(err), messageLimit)
 			}
 			return nil
 		})
@@ -98,6 +109,8 @@ func check(approval installplans.Approval, found *unstructured.Unstructured) (*i
 		return nil, nil
 	case !plan.Manual:
 		return nil, fmt.Errorf("InstallPlan %s needs no approval any longer", approval.Plan)
+	case plan.Version != approval.Version:
+		return nil, fmt.Errorf("InstallPlan %s has changed since it was read", approval.Plan)
 	default:
 		return plan, nil
 	}
@@ -131,7 +144,8 @@ func explain(cluster *kube.Cluster, approval installplans.Approval, err error) e
 }
 
 // approveThroughAgent creates the action that approves an InstallPlan, and returns the InstallPlan as it was viewed; nil: it was approved already, or the action exists.
-// After a failure it removes the view and the action, so that the agent reads the InstallPlan again.
+// After a failure it removes the view and the action, so that the agent reads the InstallPlan again. An agent that is offline gets no action: it could carry it out much
+// later.
 func approveThroughAgent(ctx context.Context, hub *kube.Cluster, owner viewsapi.Owner, approval installplans.Approval) (*installplans.Plan, error) {
 	object := approval.Object()
 	view, err := viewsapi.Get(ctx, hub.Client, views.Views, owner, approval.Cluster, object)
@@ -143,24 +157,32 @@ func approveThroughAgent(ctx context.Context, hub *kube.Cluster, owner viewsapi.
 		return nil, activitykit.Explain(hub, "read the action on "+object.String(), err)
 	}
 	if approval.Failed {
-		if err := viewsapi.Delete(ctx, hub, view, owner); err != nil {
+		if err := viewsapi.Delete(ctx, hub, view); err != nil {
 			return nil, err
 		}
-		return nil, viewsapi.Delete(ctx, hub, action, owner)
+		return nil, viewsapi.Delete(ctx, hub, action)
 	}
-	if view == nil || views.Read(view).Object == nil {
-		return nil, fmt.Errorf("the agent of the cluster has not read InstallPlan %s", approval.Plan)
+	viewed, err := readView(view, object)
+	if err != nil {
+		return nil, err
 	}
-	viewed := views.Read(view).Object
 	plan, err := check(approval, viewed)
 	if plan == nil || err != nil {
 		return nil, err
 	}
+	registered := activitykit.ManagedCluster(approval.Cluster)
+	if err := client.IgnoreNotFound(hub.Client.Get(ctx, client.ObjectKeyFromObject(registered), registered)); err != nil {
+		return nil, activitykit.Explain(hub, "get ManagedCluster "+approval.Cluster, err)
+	}
+	if policies.Offline(registered) {
+		return nil, errors.New("the agent of the cluster is offline")
+	}
 	if action != nil {
-		if outcome := views.OutcomeOf(action); !outcome.Done && outcome.Failure == "" {
+		outcome := views.OutcomeOf(action)
+		if pending := !outcome.Done && outcome.Failure == ""; pending || outcome.Done && outcome.Version == plan.Version {
 			return nil, nil
 		}
-		if err := viewsapi.Delete(ctx, hub, action, owner); err != nil {
+		if err := viewsapi.Delete(ctx, hub, action); err != nil {
 			return nil, err
 		}
 	}
@@ -171,4 +193,19 @@ func approveThroughAgent(ctx context.Context, hub *kube.Cluster, owner viewsapi.
 		return nil, err
 	}
 	return plan, viewsapi.Create(ctx, hub, made, owner)
+}
+
+// readView returns the object of a view; nil: there is no view.
+func readView(view *unstructured.Unstructured, object views.Object) (*unstructured.Unstructured, error) {
+	var viewed views.Viewed
+	if view != nil {
+		viewed = views.Read(view, object)
+	}
+	switch {
+	case viewed.Problem != "":
+		return nil, fmt.Errorf("the agent of the cluster cannot read %s: %s", object, viewed.Problem)
+	case viewed.Object == nil:
+		return nil, fmt.Errorf("the agent of the cluster has not read %s", object)
+	}
+	return viewed.Object, nil
 }

@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -62,13 +61,13 @@ func (h *hubWatch) missing(ctx context.Context) (string, error) {
 			return "", err
 		}
 		if !served {
-			return fmt.Sprintf("InstallPlans cannot be approved: no worker has credentials for the cluster, and the hub serves no %ss", kind.Kind), nil
+			return fmt.Sprintf("InstallPlans cannot be approved: this worker has no credentials for the cluster, and the hub serves no %ss", kind.Kind), nil
 		}
 	}
 	return "", nil
 }
 
-// readCluster decides about a cluster. A cluster whose views the hub refuses waits for that, and does not stop the others.
+// readCluster decides about a cluster. If the hub refuses a view or an action, only its cluster waits.
 func (h *hubWatch) readCluster(ctx context.Context, known KnownCluster) (installplans.Cluster, error) {
 	decided, err := h.decide(known, func(object views.Object, seen *installplans.Observed) error {
 		return h.read(ctx, known.Cluster, object, seen)
@@ -79,10 +78,13 @@ func (h *hubWatch) readCluster(ctx context.Context, known KnownCluster) (install
 	for _, object := range decided.Approved {
 		view, err := viewsapi.Get(ctx, h.hub.Cache, views.Views, h.owner, known.Cluster, object)
 		if err == nil {
-			err = viewsapi.Delete(ctx, h.hub, view, h.owner) // its agent reads a new one at once
+			err = viewsapi.Delete(ctx, h.hub, view) // its agent reads a new one at once
+		}
+		if err != nil && h.lost(ctx, err) {
+			return decided, err
 		}
 		if err != nil {
-			return decided, err
+			decided.Message += ": " + temporal.ErrorMessage(err)
 		}
 	}
 	return decided, nil
@@ -100,19 +102,16 @@ func (h *hubWatch) read(ctx context.Context, cluster string, object views.Object
 		}
 	case err == nil && view != nil:
 		h.created.Delete(key)
-		h.observe(object, views.Read(view), seen)
+		h.observe(object, views.Read(view, object), seen)
 	}
-	if err != nil {
-		return h.refused(object, err, seen)
-	}
-	if object.Kind != installplans.InstallPlans {
-		return nil
+	if err != nil || object.Kind != installplans.InstallPlans {
+		return h.unread(ctx, object, err, seen)
 	}
 	action, err := viewsapi.Get(ctx, h.hub.Cache, views.Actions, h.owner, cluster, object)
 	if err == nil && action != nil {
 		seen.Approvals[object.Namespace+"/"+object.Name] = views.OutcomeOf(action)
 	}
-	return h.refused(object, err, seen)
+	return h.unread(ctx, object, err, seen)
 }
 
 func (h *hubWatch) observe(object views.Object, viewed views.Viewed, seen *installplans.Observed) {
@@ -126,15 +125,16 @@ func (h *hubWatch) observe(object views.Object, viewed views.Viewed, seen *insta
 	}
 }
 
-// refused records that the hub refuses a view. It returns other errors.
-func (h *hubWatch) refused(object views.Object, err error, seen *installplans.Observed) error {
-	switch {
-	case apierrors.IsForbidden(err):
-		seen.Unread[object.String()] = fmt.Sprintf("%s cannot be read: no worker has credentials for the cluster, and Drydock may not use ManagedClusterViews on the hub: apply deploy/rbac/views.yaml on it", object)
-	case temporal.ErrorType(err) == temporal.ErrInvalidSpec || apierrors.IsNotFound(err):
-		seen.Unread[object.String()] = fmt.Sprintf("%s cannot be read: %s", object, temporal.ErrorMessage(err))
-	default:
+// unread records why an object cannot be read; nil: it was read. It returns an error that concerns the whole hub.
+func (h *hubWatch) unread(ctx context.Context, object views.Object, err error, seen *installplans.Observed) error {
+	if err == nil || h.lost(ctx, err) {
 		return err
 	}
+	seen.Unread[object.String()] = fmt.Sprintf("%s cannot be read: %s", object, temporal.ErrorMessage(activitykit.TypedError(h.hub, err)))
 	return nil
+}
+
+// lost reports whether an error means that the hub does not answer, or that the watch ends.
+func (h *hubWatch) lost(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || temporal.ErrorType(activitykit.TypedError(h.hub, err)) == temporal.ErrClusterUnreachable
 }

@@ -4,7 +4,6 @@ package installplans
 
 import (
 	"context"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -42,7 +41,9 @@ func (a *Activities) hasCredentials(cluster string) bool {
 // KnownCluster is a cluster on which a policy with Subscriptions is enforced, and the digest of its last known state.
 type KnownCluster struct {
 	Cluster string `json:"cluster"`
+	// Policy is the index of the policy, and Earlier are those of the policies before it that are bound to the cluster.
 	Policy  int    `json:"policy"`
+	Earlier []int  `json:"earlier,omitempty"`
 	Digest  string `json:"digest,omitempty"`
 }
 
@@ -87,7 +88,7 @@ func (a *Activities) AwaitInstallPlans(ctx context.Context, in AwaitInstallPlans
 // RemoveViewsInput names the clusters whose views and actions are removed.
 type RemoveViewsInput struct {
 	Rollout Rollout `json:"rollout"`
-	// Clusters are sorted. None: all clusters.
+	// Clusters; none: all.
 	Clusters []string `json:"clusters,omitempty"`
 }
 
@@ -97,8 +98,5 @@ func (a *Activities) RemoveViews(ctx context.Context, in RemoveViewsInput) error
 	if err != nil {
 		return err
 	}
-	return viewsapi.RemoveAll(ctx, hub, in.Rollout.owner(), func(cluster string) bool {
-		_, named := slices.BinarySearch(in.Clusters, cluster)
-		return named || len(in.Clusters) == 0
-	})
+	return viewsapi.RemoveAll(ctx, hub, in.Rollout.owner(), in.Clusters)
 }

@@ -6,9 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -28,7 +26,7 @@ func TestAPendingInstallPlanIsApprovedAndFollowed(t *testing.T) {
 			before := s.plan()
 			seen := s.await(s.approving())
 			require.Equal(t, []installplans.Approval{{
-				Cluster: s.cluster, Subscription: s.namespace + "/ptp", Namespace: s.namespace, Plan: "install-abc", UID: before.GetUID(),
+				Cluster: s.cluster, Subscription: s.namespace + "/ptp", Namespace: s.namespace, Plan: "install-abc", UID: before.GetUID(), Version: before.GetResourceVersion(),
 			}}, seen.Approvals)
 			require.Empty(t, s.approve(seen.Approvals...))
 			s.requireApproved(before)
@@ -56,8 +54,7 @@ func TestAnotherVersionIsNotApproved(t *testing.T) {
 			failed := s.approve(approval)
 			require.Len(t, failed, 1)
 			require.Equal(t, "InstallPlan install-abc was replaced", failed[0].Message)
-			approved, _, _ := unstructured.NestedBool(s.plan().Object, "spec", "approved")
-			require.False(t, approved)
+			s.requireNotApproved()
 		})
 	}
 }
@@ -75,7 +72,7 @@ func TestASubscriptionThatAppearsLaterIsSeen(t *testing.T) {
 	}
 }
 
-func TestAFailedApprovalIsNamedAndTriedAgain(t *testing.T) {
+func TestAFailedApprovalIsNamedAndRetried(t *testing.T) {
 	var refused atomic.Bool
 	refused.Store(true)
 	s := newAgentScene(t, agent.Options{Refuse: func(string) error {
@@ -127,8 +124,7 @@ func TestAnActionThatWaitsForItsAgentIsRemoved(t *testing.T) {
 	next.Owner = "cgu/" + s.namespace + "/june/another-run"
 	require.NoError(t, s.activities.RemoveViews(t.Context(), RemoveViewsInput{Rollout: next}), "a run that starts again removes those of the run before")
 	require.Empty(t, s.created())
-	approved, _, _ := unstructured.NestedBool(s.plan().Object, "spec", "approved")
-	require.False(t, approved)
+	s.requireNotApproved()
 }
 
 func TestViewsOfOthersStay(t *testing.T) {
@@ -157,7 +153,7 @@ func TestAClusterWaitsForAWayToItsInstallPlans(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{
 		"the cluster does not serve Subscriptions: Operator Lifecycle Manager is not installed",
-		"InstallPlans cannot be approved: no worker has credentials for the cluster, and the hub serves no ManagedClusterViews",
+		"InstallPlans cannot be approved: this worker has no credentials for the cluster, and the hub serves no ManagedClusterViews",
 	}, []string{seen[0].Message, seen[1].Message})
 	require.NoError(t, a.RemoveViews(t.Context(), RemoveViewsInput{Rollout: in.Rollout}))
 }
@@ -186,8 +182,7 @@ func TestNoInstallPlanIsApprovedOnAHeldClusterOrAfterItsWindow(t *testing.T) {
 	late := in
 	late.Closes = &closes
 	activitytest.Attempt{Number: 1, At: closes}.RequireClosed(t, guarded.ApproveInstallPlans, late)
-	approved, _, _ := unstructured.NestedBool(s.plan().Object, "spec", "approved")
-	assert.False(t, approved)
+	s.requireNotApproved()
 	before := s.plan()
 	require.NoError(t, activitytest.RunAttempt(2, guarded.ApproveInstallPlans, in))
 	s.requireApproved(before)

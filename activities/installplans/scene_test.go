@@ -196,6 +196,28 @@ func (s *scene) requireApproved(before *unstructured.Unstructured) {
 	require.Equal(s.t, before.GetLabels(), after.GetLabels())
 }
 
+// requireNotApproved requires that the InstallPlan is not approved now.
+func (s *scene) requireNotApproved() {
+	s.t.Helper()
+	approved, _, _ := unstructured.NestedBool(s.plan().Object, "spec", "approved")
+	require.False(s.t, approved)
+}
+
+// viewOf reads the view, or the action, of the InstallPlan.
+func (s *scene) viewOf(kind schema.GroupVersionKind) *unstructured.Unstructured {
+	s.t.Helper()
+	rollout := types.NamespacedName{Namespace: s.rollout.Namespace, Name: s.rollout.Name}
+	found := newObject(kind)
+	require.NoError(s.t, s.hub.Client.Get(s.t.Context(), views.Name(kind, rollout, s.cluster, views.Object{Kind: installplans.InstallPlans, Namespace: s.namespace, Name: "install-abc"}), found))
+	return found
+}
+
+// patchPlan changes the InstallPlan.
+func (s *scene) patchPlan(patch string) {
+	s.t.Helper()
+	require.NoError(s.t, s.hub.Client.Patch(s.t.Context(), s.plan(), client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
 // offline is a switch for an agent.
 type offline struct{ atomic.Bool }
 

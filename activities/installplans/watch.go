@@ -22,9 +22,7 @@ import (
 
 // watch is one call of AwaitInstallPlans.
 type watch struct {
-	in AwaitInstallPlansInput
-	// rollout are the Subscriptions of all its policies.
-	rollout []installplans.Requested
+	in      AwaitInstallPlansInput
 	running sync.WaitGroup
 	changed chan struct{}
 
@@ -35,7 +33,7 @@ type watch struct {
 }
 
 func newWatch(in AwaitInstallPlansInput) *watch {
-	return &watch{in: in, rollout: slices.Concat(in.Subscriptions...), changed: make(chan struct{}, 1), decided: map[string]installplans.Cluster{}}
+	return &watch{in: in, changed: make(chan struct{}, 1), decided: map[string]installplans.Cluster{}}
 }
 
 func (w *watch) notify() {
@@ -53,21 +51,26 @@ func (w *watch) fail(err error) {
 	w.notify()
 }
 
+// messageLimit limits what is reported of a cluster, in bytes. Messages quote what the cluster shows.
+const messageLimit = 512
+
 // record records the state of a cluster.
 func (w *watch) record(cluster installplans.Cluster) {
+	cluster.Message = temporal.Cut(cluster.Message, messageLimit)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.decided[cluster.Cluster] = cluster.WithDigest()
 	w.notify()
 }
 
-// await waits until the state of a cluster differs from the known one, and gathers more changes for a while.
+// await waits until the state of a cluster differs from the known one, and gathers more changes for a while, unless this is the first report on all clusters.
 func (w *watch) await(ctx context.Context) ([]installplans.Cluster, error) {
+	first := !slices.ContainsFunc(w.in.Clusters, func(known KnownCluster) bool { return known.Digest != "" })
 	var gathered <-chan time.Time
 	for {
 		changes, err := w.changes()
 		switch {
-		case err != nil || len(changes) == len(w.in.Clusters) && len(changes) > 0:
+		case err != nil || first && len(changes) == len(w.in.Clusters):
 			return changes, err
 		case len(changes) == 0:
 			gathered = nil
@@ -102,11 +105,15 @@ func (w *watch) changes() ([]installplans.Cluster, error) {
 // decide reads what decisions about a cluster need, and decides.
 func (w *watch) decide(known KnownCluster, read func(views.Object, *installplans.Observed) error) (installplans.Cluster, error) {
 	requested := w.in.Subscriptions[known.Policy]
+	all := slices.Clone(requested)
+	for _, earlier := range known.Earlier {
+		all = append(all, w.in.Subscriptions[earlier]...)
+	}
 	seen := installplans.Observed{
 		Subscriptions: map[string]*installplans.Subscription{}, Plans: map[string]*installplans.Plan{}, Approvals: map[string]views.Outcome{}, Unread: map[string]string{},
 	}
 	done := 0
-	for needed := installplans.Needed(requested, w.rollout, seen); done < len(needed); needed = installplans.Needed(requested, w.rollout, seen) {
+	for needed := installplans.Needed(requested, all, seen); done < len(needed); needed = installplans.Needed(requested, all, seen) {
 		for _, object := range needed[done:] {
 			if err := read(object, &seen); err != nil {
 				return installplans.Cluster{}, err
@@ -114,7 +121,7 @@ func (w *watch) decide(known KnownCluster, read func(views.Object, *installplans
 		}
 		done = len(needed)
 	}
-	return installplans.DecideCluster(known.Cluster, requested, w.rollout, seen), nil
+	return installplans.DecideCluster(known.Cluster, requested, all, seen), nil
 }
 
 // observe records an object that was read; nil: it does not exist.
@@ -125,7 +132,9 @@ func observe(seen *installplans.Observed, object views.Object, found *unstructur
 		seen.Subscriptions[name] = nil
 	case object.Kind == installplans.Subscriptions:
 		seen.Subscriptions[name] = installplans.ReadSubscription(found)
-	case found != nil:
+	case found == nil:
+		seen.Plans[name] = nil
+	default:
 		seen.Plans[name] = installplans.ReadPlan(found)
 	}
 }

@@ -4,8 +4,10 @@ import (
 	"context"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -45,15 +47,19 @@ func findAll(ctx context.Context, cluster *kube.Cluster, reader client.Reader, a
 		return findMarks(ctx, reader, allowed)
 	}
 	for _, kind := range []MarkKind{MarkAction, MarkView} {
-		list := &unstructured.UnstructuredList{}
-		list.SetGroupVersionKind(hubKinds[kind].GroupVersion().WithKind(string(kind) + "List"))
+		var list client.ObjectList = &unstructured.UnstructuredList{}
+		if reader == client.Reader(cluster.Client) { // a view has a whole object
+			list = &metav1.PartialObjectMetadataList{}
+		}
+		list.GetObjectKind().SetGroupVersionKind(hubKinds[kind].GroupVersion().WithKind(string(kind) + "List"))
 		err := activitykit.ListIfServed(ctx, labelled{reader}, list)
 		if err != nil && !apierrors.IsForbidden(err) { // without the right to them, Drydock has created none
 			return nil, 0, err
 		}
-		for i := range list.Items {
-			marks = append(marks, hubMarks(kind, &list.Items[i])...)
-		}
+		_ = meta.EachListItem(list, func(object runtime.Object) error {
+			marks = append(marks, hubMarks(kind, object.(metav1.Object))...)
+			return nil
+		})
 	}
 	marks, ignored = onlyPlausible(marks, allowed)
 	return marks, ignored, nil

@@ -2,11 +2,14 @@
 package views
 
 import (
+	"cmp"
 	"context"
+	"fmt"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -16,6 +19,7 @@ import (
 	"drydock.dev/drydock/activities/remediation"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/views"
 )
 
@@ -37,14 +41,22 @@ func newObject(kind schema.GroupVersionKind) *unstructured.Unstructured {
 	return object
 }
 
-// Get reads the view, or the action, of an object on a cluster; nil: it does not exist.
+// Get reads the view, or the action, of an object on a cluster; nil: it does not exist. Errors: InvalidSpec if it has another owner: anyone who can create views
+// could name another object in it.
 func Get(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, owner Owner, cluster string, object views.Object) (*unstructured.Unstructured, error) {
 	found := newObject(kind)
 	err := reader.Get(ctx, views.Name(kind, owner.NamespacedName, cluster, object), found)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err):
 		return nil, nil
+	case err != nil:
+		return nil, err
+	case !owner.has(found):
+		holder, _ := kube.OwnerWorkflow(kube.Owner(found))
+		return nil, temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("%s is not of this rollout (it belongs to %s): delete it, or give the rollout another name",
+			activitykit.ObjectName(found), cmp.Or(holder, "an unknown owner")), nil)
 	}
-	return found, err
+	return found, nil
 }
 
 // Create creates a view or an action. It adopts that of an earlier run. Errors: InvalidSpec if it has another owner.
@@ -53,8 +65,8 @@ func Create(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstruc
 }
 
 // Delete deletes a view or an action; nil: there is none.
-func Delete(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured, owner Owner) error {
-	if object == nil || !owner.has(object) {
+func Delete(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured) error {
+	if object == nil {
 		return nil
 	}
 	return activitykit.DeleteOwned(ctx, hub, activitykit.ObjectName(object), object)
@@ -67,15 +79,28 @@ func (o Owner) has(object client.Object) bool {
 	return ours == theirs
 }
 
-// RemoveAll deletes the views and actions of an owner on the clusters that remove selects. An action that an agent has not begun would take effect later. It does
-// nothing where the hub has no views, or the worker no right to them.
-func RemoveAll(ctx context.Context, hub *kube.Cluster, owner Owner, remove func(cluster string) bool) error {
-	var deletes errgroup.Group // a failure does not stop the others
-	deletes.SetLimit(activitykit.MaxParallelRequests)
+// RemoveAll deletes the views and actions of an owner on these clusters; none: on all. An action that an agent has not begun would take effect later. It does nothing
+// where the hub has no views, or the worker no right to them.
+func RemoveAll(ctx context.Context, hub *kube.Cluster, owner Owner, clusters []string) error {
+	if len(clusters) == 0 {
+		clusters = []string{metav1.NamespaceAll}
+	}
+	var removals errgroup.Group // a failure does not stop the others
+	removals.SetLimit(activitykit.MaxParallelRequests)
+	for _, cluster := range clusters {
+		removals.Go(func() error { return removeIn(ctx, hub, owner, cluster) })
+	}
+	return removals.Wait()
+}
+
+// removeIn deletes the views and actions of an owner in a namespace. It reads only their metadata: a view has a whole object.
+func removeIn(ctx context.Context, hub *kube.Cluster, owner Owner, namespace string) error {
+	var deletions errgroup.Group
+	deletions.SetLimit(activitykit.MaxParallelRequests)
 	for _, kind := range []schema.GroupVersionKind{views.Actions, views.Views} {
-		list := &unstructured.UnstructuredList{}
+		list := &metav1.PartialObjectMetadataList{}
 		list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-		err := hub.Client.List(ctx, list, client.MatchingLabels(policies.RolloutLabels(owner.NamespacedName)))
+		err := hub.Client.List(ctx, list, client.InNamespace(namespace), client.MatchingLabels(policies.RolloutLabels(owner.NamespacedName)))
 		if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || meta.IsNoMatchError(err) {
 			continue
 		}
@@ -83,10 +108,12 @@ func RemoveAll(ctx context.Context, hub *kube.Cluster, owner Owner, remove func(
 			return activitykit.Explain(hub, "list "+kind.Kind+"s", err)
 		}
 		for i := range list.Items {
-			if object := &list.Items[i]; remove(object.GetNamespace()) {
-				deletes.Go(func() error { return Delete(ctx, hub, object, owner) })
+			object := &list.Items[i]
+			object.SetGroupVersionKind(kind)
+			if owner.has(object) {
+				deletions.Go(func() error { return activitykit.DeleteOwned(ctx, hub, activitykit.ObjectName(object), object) })
 			}
 		}
 	}
-	return deletes.Wait()
+	return deletions.Wait()
 }

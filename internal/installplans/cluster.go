@@ -21,9 +21,9 @@ func planObject(namespace, name string) views.Object {
 	return views.Object{Kind: InstallPlans, Namespace: namespace, Name: name}
 }
 
-// Needed are the objects of a cluster that decisions about the Subscriptions of a policy need, as far as they are known: the Subscriptions, the other ones of the
-// rollout in their namespaces, because an InstallPlan covers a namespace, and their InstallPlans.
-func Needed(requested, rollout []Requested, seen Observed) []views.Object {
+// Needed are the objects of a cluster that decisions about the Subscriptions of a policy need, as far as they are known: the Subscriptions, those of all that are in
+// their namespaces, because an InstallPlan covers a namespace, and their InstallPlans.
+func Needed(requested, all []Requested, seen Observed) []views.Object {
 	var needed []views.Object
 	add := func(object views.Object) {
 		if !isTemplate(object.Namespace+object.Name) && !slices.Contains(needed, object) {
@@ -33,7 +33,7 @@ func Needed(requested, rollout []Requested, seen Observed) []views.Object {
 	for _, one := range requested {
 		add(one.object())
 	}
-	for _, other := range rollout {
+	for _, other := range all {
 		if slices.ContainsFunc(requested, func(one Requested) bool { return one.Namespace == other.Namespace }) {
 			add(other.object())
 		}
@@ -53,6 +53,8 @@ type Approval struct {
 	Namespace    string    `json:"namespace"`
 	Plan         string    `json:"plan"`
 	UID          types.UID `json:"uid"`
+	// Version is the resource version of the InstallPlan that was decided about.
+	Version string `json:"version"`
 	// Failed: the approval has failed before.
 	Failed bool `json:"failed,omitempty"`
 }
@@ -86,12 +88,12 @@ func (c Cluster) WithDigest() Cluster {
 	return c
 }
 
-// DecideCluster decides about all Subscriptions of a policy on a cluster.
-func DecideCluster(cluster string, requested, rollout []Requested, seen Observed) Cluster {
+// DecideCluster decides about all Subscriptions of a policy on a cluster. all are also those of the earlier policies of the cluster.
+func DecideCluster(cluster string, requested, all []Requested, seen Observed) Cluster {
 	decided := Cluster{Cluster: cluster}
 	var messages []string
 	for _, one := range requested {
-		decision := Decide(one, rollout, seen)
+		decision := Decide(one, all, seen)
 		if decision.Message != "" {
 			messages = append(messages, decision.Message)
 		}
@@ -100,7 +102,7 @@ func DecideCluster(cluster string, requested, rollout []Requested, seen Observed
 		}
 		if plan := decision.Plan; plan != nil && !slices.ContainsFunc(decided.Approvals, func(a Approval) bool { return a.UID == plan.UID }) {
 			decided.Approvals = append(decided.Approvals, Approval{
-				Cluster: cluster, Subscription: one.String(), Namespace: one.Namespace, Plan: plan.Name, UID: plan.UID, Failed: decision.Failed,
+				Cluster: cluster, Subscription: one.String(), Namespace: one.Namespace, Plan: plan.Name, UID: plan.UID, Version: plan.Version, Failed: decision.Failed,
 			})
 		}
 	}

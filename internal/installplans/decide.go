@@ -12,7 +12,7 @@ import (
 type Decision struct {
 	// Plan is the InstallPlan to approve; nil: none.
 	Plan *Plan
-	// Failed: the approval has failed before, and is tried again.
+	// Failed: the approval has failed before, and is retried.
 	Failed bool
 	// Approved is the InstallPlan that was approved after it was read; nil: there is none.
 	Approved *Plan
@@ -24,7 +24,7 @@ type Decision struct {
 type Observed struct {
 	// Subscriptions by <namespace>/<name>; nil: the Subscription does not exist.
 	Subscriptions map[string]*Subscription
-	// Plans by <namespace>/<name>.
+	// Plans by <namespace>/<name>; nil: the InstallPlan does not exist.
 	Plans map[string]*Plan
 	// Approvals are the actions that approve InstallPlans, by <namespace>/<name> of the InstallPlan.
 	Approvals map[string]views.Outcome
@@ -40,11 +40,11 @@ func (o Observed) unread(object views.Object) string {
 	return "reading " + object.String()
 }
 
-// Decide decides about the InstallPlan of a Subscription that a policy requires. rollout are the Subscriptions that the policies of the rollout require.
+// Decide decides about the InstallPlan of a Subscription that a policy requires. all are the Subscriptions that this policy and the earlier ones of the cluster require.
 //
 // Only the requested version is approved: startingCSV of the policy or, without it, the current version of the Subscription. An InstallPlan covers a whole
-// namespace. If it also installs a version of a Subscription that no policy of the rollout requires, a person decides: the rollout was not asked to change that.
-func Decide(requested Requested, rollout []Requested, seen Observed) Decision {
+// namespace. If it also installs a version of a Subscription that none of these policies requires, a person decides: the cluster is not to change that now.
+func Decide(requested Requested, all []Requested, seen Observed) Decision {
 	name := requested.String()
 	if isTemplate(name) {
 		return wait("the name of Subscription %s is a template: approve its InstallPlan by hand", name)
@@ -70,11 +70,14 @@ func Decide(requested Requested, rollout []Requested, seen Observed) Decision {
 	case !subscription.NeedsPlan():
 		return Decision{}
 	}
-	plan := seen.Plans[requested.Namespace+"/"+subscription.Plan]
-	if plan == nil {
+	plan, read := seen.Plans[requested.Namespace+"/"+subscription.Plan]
+	switch {
+	case !read:
 		return Decision{Message: seen.unread(planObject(requested.Namespace, subscription.Plan))}
+	case plan == nil:
+		return wait("InstallPlan %s of Subscription %s does not exist", subscription.Plan, name)
 	}
-	decision := decidePlan(plan, name, wanted, others(requested, rollout, seen))
+	decision := decidePlan(plan, name, wanted, others(requested, all, seen))
 	if outcome, begun := seen.Approvals[requested.Namespace+"/"+plan.Name]; begun && decision.Plan != nil {
 		return decideApproval(decision, outcome)
 	}
@@ -107,10 +110,10 @@ func requestedCSV(requested Requested, found *Subscription) string {
 	}
 }
 
-// others are the versions that the policies of the rollout request from other Subscriptions of a namespace.
-func others(requested Requested, rollout []Requested, seen Observed) []string {
+// others are the versions that policies request from other Subscriptions of a namespace.
+func others(requested Requested, all []Requested, seen Observed) []string {
 	var csvs []string
-	for _, other := range rollout {
+	for _, other := range all {
 		found := seen.Subscriptions[other.String()]
 		if other.Namespace != requested.Namespace || other.Name == requested.Name || found == nil {
 			continue
@@ -139,7 +142,7 @@ func decidePlan(plan *Plan, subscription, wanted string, others []string) Decisi
 	case !slices.Contains(plan.CSVs, wanted):
 		return wait("InstallPlan %s of Subscription %s installs %s, not the requested %s", plan.Name, subscription, strings.Join(plan.CSVs, ", "), wanted)
 	case len(foreign) > 0:
-		return wait("InstallPlan %s of Subscription %s also installs %s, which no policy of the rollout requests: approve it by hand, or add the Subscription to the policies",
+		return wait("InstallPlan %s of Subscription %s also installs %s, which neither this policy nor an earlier one of the cluster requests: approve it by hand, or add the Subscription to the policy",
 			plan.Name, subscription, strings.Join(foreign, ", "))
 	}
 	return Decision{Plan: plan, Message: fmt.Sprintf("approving InstallPlan %s of Subscription %s", plan.Name, subscription)}

@@ -95,7 +95,7 @@ func TestAnInstallPlanIsApprovedOnlyForTheRequestedVersion(t *testing.T) {
 		},
 		{
 			"another version of the namespace", ptp, pending, "metadata: {name: install-abc}\nspec: {approval: Manual, approved: false, clusterServiceVersionNames: [ptp.v2, sriov.v5]}", false,
-			"InstallPlan install-abc of Subscription ptp/ptp-operator also installs sriov.v5, which no policy of the rollout requests: approve it by hand, or add the Subscription to the policies",
+			"InstallPlan install-abc of Subscription ptp/ptp-operator also installs sriov.v5, which neither this policy nor an earlier one of the cluster requests: approve it by hand, or add the Subscription to the policy",
 		},
 		{
 			"a dependency that is new in the namespace", ptp, pending, `
@@ -126,7 +126,14 @@ spec: {installPlanApproval: Manual, startingCSV: sriov.v5}
 status: {state: UpgradePending, currentCSV: sriov.v5, installPlanRef: {name: install-abc}}`))
 	approval := []installplans.Approval{{Cluster: "c1", Subscription: "ptp/ptp-operator", Namespace: "ptp", Plan: "install-abc", UID: "1"}}
 	require.Equal(t, approval, installplans.DecideCluster("c1", both, both, seen).Approvals)
-	require.Equal(t, approval, installplans.DecideCluster("c1", both[:1], both, seen).Approvals, "also if a later policy requires the other one")
+	require.Equal(t, approval, installplans.DecideCluster("c1", both[:1], both, seen).Approvals, "also if an earlier policy requires the other one")
+	require.Empty(t, installplans.DecideCluster("c1", both[:1], both[:1], seen).Approvals, "not if only a later policy requires it")
+}
+
+func TestAnInstallPlanThatIsGoneIsNamed(t *testing.T) {
+	seen := observed(t, pending, waiting)
+	seen.Plans["ptp/install-abc"] = nil
+	require.Equal(t, "InstallPlan install-abc of Subscription ptp/ptp-operator does not exist", installplans.Decide(ptp, nil, seen).Message)
 }
 
 func TestAnApprovalThroughTheAgentIsFollowed(t *testing.T) {

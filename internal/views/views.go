@@ -4,6 +4,8 @@ package views
 
 import (
 	"encoding/json"
+	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -34,6 +36,14 @@ type Object struct {
 // String is the kind, namespace and name.
 func (o Object) String() string { return o.Kind.Kind + " " + o.Namespace + "/" + o.Name }
 
+// fieldInterval is the field of the scope of a view that says how often the agent reads the object.
+const fieldInterval = "updateIntervalSeconds"
+
+// scope is the scope of a view of the object, without its interval.
+func (o Object) scope() map[string]any {
+	return map[string]any{"apiGroup": o.Kind.Group, "version": o.Kind.Version, "kind": o.Kind.Kind, "namespace": o.Namespace, "name": o.Name}
+}
+
 const (
 	// minInterval and maxInterval limit the interval at which an agent reads an object again. Each read is a request to the hub: viewsPerSecond limits their sum.
 	minInterval    = 10 * time.Second
@@ -49,10 +59,9 @@ func Interval(views int) time.Duration {
 // View returns the view of an object on a cluster, without owner. The agent of the cluster reads the object at that interval.
 func View(rollout types.NamespacedName, cluster string, object Object, interval time.Duration) *unstructured.Unstructured {
 	made := newObject(Views, rollout, cluster, object)
-	made.Object["spec"] = map[string]any{"scope": map[string]any{
-		"apiGroup": object.Kind.Group, "version": object.Kind.Version, "kind": object.Kind.Kind,
-		"namespace": object.Namespace, "name": object.Name, "updateIntervalSeconds": int64(interval / time.Second),
-	}}
+	scope := object.scope()
+	scope[fieldInterval] = int64(interval / time.Second)
+	made.Object["spec"] = map[string]any{"scope": scope}
 	return made
 }
 
@@ -102,10 +111,12 @@ type Viewed struct {
 	Problem string
 }
 
-// Read reads a view.
-func Read(view *unstructured.Unstructured) Viewed {
+// Read reads the view of an object. It trusts neither a view that another user has created for another object, nor its result.
+func Read(view *unstructured.Unstructured, object Object) Viewed {
 	condition := conditionOf(view, "Processing")
 	switch {
+	case !reflect.DeepEqual(scopeOf(view), object.scope()):
+		return Viewed{Problem: fmt.Sprintf("ManagedClusterView %s/%s is not of this object: delete it", view.GetNamespace(), view.GetName())}
 	case condition == nil:
 		return Viewed{}
 	case condition.Status != metav1.ConditionTrue && condition.Reason == "GetResourceFailed" && strings.HasSuffix(condition.Message, "not found"):
@@ -113,11 +124,22 @@ func Read(view *unstructured.Unstructured) Viewed {
 	case condition.Status != metav1.ConditionTrue:
 		return Viewed{Problem: condition.Message}
 	}
-	result, found, _ := unstructured.NestedMap(view.Object, "status", "result")
+	fields, found, _ := unstructured.NestedMap(view.Object, "status", "result")
 	if !found {
 		return Viewed{}
 	}
-	return Viewed{Object: &unstructured.Unstructured{Object: result}}
+	result := &unstructured.Unstructured{Object: fields}
+	if shown := (Object{result.GroupVersionKind(), result.GetNamespace(), result.GetName()}); shown != object {
+		return Viewed{Problem: fmt.Sprintf("ManagedClusterView %s/%s shows %s", view.GetNamespace(), view.GetName(), shown)}
+	}
+	return Viewed{Object: result}
+}
+
+// scopeOf is the scope of a view, without its interval.
+func scopeOf(view *unstructured.Unstructured) map[string]any {
+	scope, _, _ := unstructured.NestedMap(view.Object, "spec", "scope")
+	delete(scope, fieldInterval)
+	return scope
 }
 
 // Outcome is the outcome of an action.

@@ -42,13 +42,19 @@ func TestAViewNamesItsObjectCompletely(t *testing.T) {
 }
 
 func TestTheAnswerOfAnAgentIsRead(t *testing.T) {
+	const result = "{apiVersion: operators.coreos.com/v1alpha1, kind: InstallPlan, metadata: {namespace: ptp, name: install-abc}}"
+	view := views.View(june, "c1", object, time.Minute)
 	tests := []struct {
 		name, status    string
 		object, missing bool
 		problem         string
 	}{
 		{name: "no answer yet", status: "{}"},
-		{name: "the object", status: "{conditions: [{type: Processing, status: 'True', reason: GetResourceProcessing}], result: {metadata: {name: install-abc}}}", object: true},
+		{name: "the object", status: "{conditions: [{type: Processing, status: 'True', reason: GetResourceProcessing}], result: " + result + "}", object: true},
+		{
+			name: "another object", status: "{conditions: [{type: Processing, status: 'True'}], result: {apiVersion: operators.coreos.com/v1alpha1, kind: InstallPlan, metadata: {namespace: ptp, name: install-xyz}}}",
+			problem: "ManagedClusterView c1/" + view.GetName() + " shows InstallPlan ptp/install-xyz",
+		},
 		{name: "no object", status: `{conditions: [{type: Processing, status: 'False', reason: GetResourceFailed, message: 'failed to get resource with err: installplans "x" not found'}], result: {metadata: {name: old}}}`, missing: true},
 		{
 			name: "no right", status: "{conditions: [{type: Processing, status: 'False', reason: GetResourceFailed, message: forbidden}], result: {metadata: {name: old}}}",
@@ -58,11 +64,23 @@ func TestTheAnswerOfAnAgentIsRead(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			viewed := views.Read(parse(t, "status: "+tt.status))
+			answered := view.DeepCopy()
+			answered.Object["status"] = parse(t, "status: "+tt.status).Object["status"]
+			viewed := views.Read(answered, object)
 			require.Equal(t, tt.object, viewed.Object != nil)
 			require.Equal(t, tt.missing, viewed.Missing)
 			require.Equal(t, tt.problem, viewed.Problem)
 		})
+	}
+}
+
+// Another user may have created the view, because its name can be predicted.
+func TestAViewOfAnotherObjectIsNotTrusted(t *testing.T) {
+	for field, value := range map[string]string{"name": "install-xyz", "namespace": "sriov", "kind": "Subscription", "resource": "secrets"} {
+		view := views.View(june, "c1", object, time.Minute)
+		require.NoError(t, unstructured.SetNestedField(view.Object, value, "spec", "scope", field))
+		view.Object["status"] = parse(t, "status: {conditions: [{type: Processing, status: 'False', reason: GetResourceFailed, message: not found}]}").Object["status"]
+		require.Equal(t, views.Viewed{Problem: "ManagedClusterView c1/" + view.GetName() + " is not of this object: delete it"}, views.Read(view, object), field)
 	}
 }
 

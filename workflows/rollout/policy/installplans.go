@@ -1,7 +1,6 @@
 package policy
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -17,7 +16,6 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/views"
 	"drydock.dev/drydock/workflows/kit"
-	"drydock.dev/drydock/workflows/sweeper"
 )
 
 // A watch group approves the InstallPlans of its clusters while a policy that requires Subscriptions is enforced on them. One activity watches the Subscriptions and
@@ -26,8 +24,9 @@ import (
 
 // clusterPlans is the state of the Subscriptions of a cluster.
 type clusterPlans struct {
-	// policy is the index of the policy that requires them.
-	policy int
+	// policy is the index of the policy that requires them, and earlier are those of the policies before it that are bound to the cluster.
+	policy  int
+	earlier []int
 	// digest is that of the last observation.
 	digest string
 	// approvals are still to be made, not before retryAt. pause is the last pause after a failure.
@@ -45,23 +44,20 @@ const plansGather = time.Second
 // approveInstallPlans approves InstallPlans until ctx is done.
 func (g *watchGroup) approveInstallPlans(ctx workflow.Context) {
 	defer func() { g.sequence.approving-- }()
-	g.plans = map[string]*clusterPlans{}
+	g.plans, g.removing = map[string]*clusterPlans{}, map[string]bool{}
 	if g.sequence.awakenSweeper(ctx) != nil {
 		return
 	}
-	for reports := 0; ; reports++ {
+	for reports := 0; ctx.Err() == nil; reports++ {
 		g.unwatchPlans(ctx)
 		if workflow.Await(ctx, func() bool { return g.plansChanged() || len(g.plans) > 0 }) != nil {
-			return
+			break
 		}
 		g.watchMore(ctx)
 		g.approveDue(ctx)
 		g.watchPlans(ctx, reports)
-		if ctx.Err() != nil {
-			g.unwatchPlans(ctx)
-			return
-		}
 	}
+	g.removeRest(ctx)
 }
 
 // watchMore adds the clusters that are not watched yet.
@@ -69,46 +65,64 @@ func (g *watchGroup) watchMore(ctx workflow.Context) {
 	begun := map[string]string{}
 	for _, m := range g.requiringPlans() {
 		if g.plans[m.Cluster] == nil {
-			g.plans[m.Cluster], begun[m.Cluster] = &clusterPlans{policy: m.progress.Policy}, ""
+			g.plans[m.Cluster], begun[m.Cluster] = &clusterPlans{policy: m.progress.Policy, earlier: m.earlierPolicies()}, ""
 		}
 	}
 	g.showPlans(ctx, begun)
+}
+
+// earlierPolicies are the indexes of the policies before the current one that are bound to the cluster.
+func (m *member) earlierPolicies() []int {
+	var earlier []int
+	for policy, bound := range m.progress.Bound[:m.progress.Policy] {
+		if bound {
+			earlier = append(earlier, policy)
+		}
+	}
+	return earlier
 }
 
 // requiringPlans are the clusters on which a policy that requires Subscriptions is enforced, and may start to change them.
 func (g *watchGroup) requiringPlans() []*member {
 	return slices.DeleteFunc(g.running(), func(m *member) bool {
 		return m.state != memberActive || m.placement != isPlaced || m.step.State != ranv1.ClusterRunning || m.waiting() ||
-			len(g.sequence.prepared.Subscriptions[m.progress.Policy]) == 0 || !g.sequence.mayStart(m.Cluster)
+			len(g.sequence.prepared.Subscriptions[m.progress.Policy]) == 0 || !g.sequence.mayStart(m.Cluster) || g.removing[m.Cluster]
 	})
 }
 
 // plansChanged reports whether other clusters must be watched than those that are.
 func (g *watchGroup) plansChanged() bool {
-	requiring := g.requiringPlans()
-	return len(requiring) != len(g.plans) || slices.ContainsFunc(requiring, func(m *member) bool {
-		known := g.plans[m.Cluster]
-		return known == nil || known.policy != m.progress.Policy
-	})
+	same := len(g.watchable())
+	return same != len(g.plans) || same != len(g.requiringPlans())
 }
 
-// unwatchPlans removes the views and actions of clusters that are no longer watched: all of them if ctx is done.
-func (g *watchGroup) unwatchPlans(ctx workflow.Context) {
-	left := []string{}
-	requiring := g.requiringPlans()
-	for _, cluster := range workflow.DeterministicKeys(g.plans) {
-		same := func(m *member) bool { return m.Cluster == cluster && m.progress.Policy == g.plans[cluster].policy }
-		if ctx.Err() != nil || !slices.ContainsFunc(requiring, same) {
-			left = append(left, cluster)
-			delete(g.plans, cluster)
+// watchable are those watched clusters that may stay watched, sorted: the policy that requires their Subscriptions is still enforced.
+func (g *watchGroup) watchable() []string {
+	var clusters []string
+	for _, m := range g.requiringPlans() {
+		if known := g.plans[m.Cluster]; known != nil && known.policy == m.progress.Policy {
+			clusters = append(clusters, m.Cluster)
 		}
 	}
+	slices.Sort(clusters)
+	return clusters
+}
+
+// unwatchPlans removes the views and actions of clusters that are no longer to be watched.
+func (g *watchGroup) unwatchPlans(ctx workflow.Context) {
+	watchable := g.watchable()
+	left := slices.DeleteFunc(workflow.DeterministicKeys(g.plans), func(cluster string) bool {
+		_, same := slices.BinarySearch(watchable, cluster)
+		return same
+	})
 	if len(left) == 0 {
 		return
 	}
+	for _, cluster := range left {
+		delete(g.plans, cluster)
+	}
 	g.explainUnwatched(ctx, left)
-	removing, _ := workflow.NewDisconnectedContext(ctx)
-	g.sequence.removeViews(removing, g.sequence.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit)), left)
+	g.startRemoval(ctx, left)
 }
 
 // explainUnwatched says on running clusters why their InstallPlans are not approved.
@@ -138,32 +152,47 @@ func (g *watchGroup) watchPlans(ctx workflow.Context, reports int) {
 	if len(g.plans) == 0 || ctx.Err() != nil || g.plansChanged() {
 		return
 	}
-	watching, stop := workflow.WithCancel(ctx)
-	var changes []installplans.Cluster
-	var failure error
-	over := false
-	workflow.GoNamed(watching, "watch InstallPlans", func(ctx workflow.Context) {
-		changes, failure = g.awaitInstallPlans(ctx, reports)
-		over = true
-	})
+	timing, stop := workflow.WithCancel(ctx)
 	due := func() bool { return false }
 	if until := g.firstRetry(); until != nil {
-		timer := workflow.NewTimerWithOptions(watching, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "approve InstallPlans again"})
+		timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "approve InstallPlans again"})
 		due = timer.IsReady
 	}
-	_ = workflow.Await(ctx, func() bool { return over || due() || g.plansChanged() })
-	failed := over && failure != nil
+	var changes []installplans.Cluster
+	err := runUntil(ctx, func() bool { return due() || g.plansChanged() }, func(ctx workflow.Context) (err error) {
+		changes, err = g.awaitInstallPlans(ctx, reports)
+		return err
+	})
 	stop()
-	ended, _ := workflow.NewDisconnectedContext(ctx)
-	_ = workflow.Await(ended, func() bool { return over }) // it may still create views
 	switch {
 	case ctx.Err() != nil:
-	case failed:
-		g.postpone(ctx, "its Subscriptions are not watched: "+temporal.ErrorMessage(failure))
+	case err != nil:
+		g.postpone(ctx, "its Subscriptions are not watched: "+temporal.ErrorMessage(err))
 		_ = workflow.Sleep(ctx, MaxRetryPause)
 	default:
 		g.recordPlans(ctx, changes)
 	}
+}
+
+// runUntil runs an activity, and cancels it when stop reports true. It waits for the end of the activity, which may still have effects. The error is that of an
+// activity that was not cancelled.
+func runUntil(ctx workflow.Context, stop func() bool, run func(workflow.Context) error) error {
+	running, cancel := workflow.WithCancel(ctx)
+	var err error
+	over := false
+	workflow.Go(running, func(ctx workflow.Context) {
+		err = run(ctx)
+		over = true
+	})
+	_ = workflow.Await(ctx, func() bool { return over || stop() })
+	stopped := !over
+	cancel()
+	ended, _ := workflow.NewDisconnectedContext(ctx)
+	_ = workflow.Await(ended, func() bool { return over })
+	if stopped {
+		return nil
+	}
+	return err
 }
 
 func (g *watchGroup) awaitInstallPlans(ctx workflow.Context, reports int) ([]installplans.Cluster, error) {
@@ -172,7 +201,7 @@ func (g *watchGroup) awaitInstallPlans(ctx workflow.Context, reports int) ([]ins
 	most := 0
 	for _, cluster := range workflow.DeterministicKeys(g.plans) {
 		plans := g.plans[cluster]
-		in.Clusters = append(in.Clusters, installplansactivities.KnownCluster{Cluster: cluster, Policy: plans.policy, Digest: plans.digest})
+		in.Clusters = append(in.Clusters, installplansactivities.KnownCluster{Cluster: cluster, Policy: plans.policy, Earlier: plans.earlier, Digest: plans.digest})
 		most = max(most, len(s.prepared.Subscriptions[plans.policy]))
 	}
 	in.Interval = views.Interval(2 * most * int(s.rollout.Status().ComputedMaxConcurrency))
@@ -183,7 +212,7 @@ func (g *watchGroup) awaitInstallPlans(ctx workflow.Context, reports int) ([]ins
 	return changes, err
 }
 
-// recordPlans records the observed state of Subscriptions.
+// recordPlans records the observed state of Subscriptions. Approvals that have failed keep their pause.
 func (g *watchGroup) recordPlans(ctx workflow.Context, changes []installplans.Cluster) {
 	messages := map[string]string{}
 	for _, seen := range changes {
@@ -191,7 +220,11 @@ func (g *watchGroup) recordPlans(ctx workflow.Context, changes []installplans.Cl
 		if plans == nil {
 			continue
 		}
-		plans.digest, plans.approvals, plans.retryAt = seen.Digest, seen.Approvals, time.Time{}
+		plans.digest = seen.Digest
+		if len(seen.Approvals) > 0 && plans.retryAt.After(workflow.Now(ctx)) && slices.Equal(plans.approvals, seen.Approvals) {
+			continue
+		}
+		plans.approvals, plans.retryAt = seen.Approvals, time.Time{}
 		if slices.ContainsFunc(seen.Approvals, func(a installplans.Approval) bool { return a.Failed }) {
 			plans.postpone(workflow.Now(ctx))
 		}
@@ -235,42 +268,48 @@ func (g *watchGroup) firstRetry() (first *time.Time) {
 
 // approveDue approves the InstallPlans that are due. What fails is retried after a growing pause.
 func (g *watchGroup) approveDue(ctx workflow.Context) {
+	for due := g.dueApprovals(ctx); len(due) > 0 && ctx.Err() == nil; due = g.dueApprovals(ctx) {
+		g.approve(ctx, due[:min(len(due), installplansactivities.MaxApprovals)])
+	}
+}
+
+// dueApprovals are the approvals that are due, sorted.
+func (g *watchGroup) dueApprovals(ctx workflow.Context) []installplans.Approval {
 	var due []installplans.Approval
+	for _, cluster := range g.watchable() {
+		if plans := g.plans[cluster]; !plans.retryAt.After(workflow.Now(ctx)) {
+			due = append(due, plans.approvals...)
+		}
+	}
+	return due
+}
+
+// approve approves InstallPlans, unless the policy of one of their clusters is no longer enforced by then.
+func (g *watchGroup) approve(ctx workflow.Context, due []installplans.Approval) {
 	var clusters []string
-	for _, m := range g.requiringPlans() {
-		plans := g.plans[m.Cluster]
-		if plans == nil || plans.policy != m.progress.Policy || len(plans.approvals) == 0 || plans.retryAt.After(workflow.Now(ctx)) {
-			continue
-		}
-		due, clusters = append(due, plans.approvals...), append(clusters, m.Cluster)
+	for _, one := range due {
+		clusters = append(clusters, one.Cluster)
 	}
-	if len(due) == 0 {
-		return
-	}
-	mayApprove := func() bool {
-		return !slices.ContainsFunc(clusters, func(cluster string) bool { return !g.sequence.mayStart(cluster) })
-	}
-	retrier := g.sequence.rollout.Retrier()
-	retrier.BeforeRound = func() error {
-		if !mayApprove() {
-			return errDesiredChanged
-		}
-		return nil
-	}
-	slices.SortFunc(due, func(a, b installplans.Approval) int {
-		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Plan, b.Plan))
-	})
+	clusters = slices.Compact(clusters)
 	in := installplansactivities.ApproveInstallPlansInput{Rollout: g.sequence.planRollout(ctx), Approvals: due, Closes: g.sequence.rollout.FirstClose(clusters)}
 	var failed []installplansactivities.FailedApproval
-	var activities *installplansactivities.Activities
-	err := retrier.Run(ctx, temporal.Cut("approve "+named(due), kit.SummaryLimit), activities.ApproveInstallPlans, in, &failed)
-	if err != nil {
-		if ctx.Err() == nil && mayApprove() {
-			g.postpone(ctx, "InstallPlans are not approved: "+temporal.ErrorMessage(err), clusters...)
-		}
-		return
+	approved := false
+	unwatched := func() bool {
+		watchable := g.watchable()
+		return slices.ContainsFunc(clusters, func(cluster string) bool { return !slices.Contains(watchable, cluster) })
 	}
-	g.recordApprovals(ctx, due, failed)
+	err := runUntil(ctx, unwatched, func(ctx workflow.Context) error {
+		var activities *installplansactivities.Activities
+		err := g.sequence.rollout.Retrier().Run(ctx, temporal.Cut("approve "+named(due), kit.SummaryLimit), activities.ApproveInstallPlans, in, &failed)
+		approved = err == nil
+		return err
+	})
+	switch {
+	case approved:
+		g.recordApprovals(ctx, due, failed)
+	case err != nil && ctx.Err() == nil:
+		g.postpone(ctx, "InstallPlans are not approved: "+temporal.ErrorMessage(err), clusters...)
+	}
 }
 
 // postpone retries what failed for clusters, or for all of them.
@@ -290,11 +329,12 @@ func (g *watchGroup) postpone(ctx workflow.Context, message string, clusters ...
 func (g *watchGroup) recordApprovals(ctx workflow.Context, due []installplans.Approval, failed []installplansactivities.FailedApproval) {
 	messages := map[string]string{}
 	for _, one := range due {
-		g.plans[one.Cluster].approvals = nil
+		plans := g.plans[one.Cluster]
+		plans.approvals = slices.DeleteFunc(plans.approvals, func(a installplans.Approval) bool { return a == one })
 	}
 	for _, one := range failed {
 		plans := g.plans[one.Cluster]
-		if len(plans.approvals) == 0 {
+		if !plans.retryAt.After(workflow.Now(ctx)) {
 			plans.postpone(workflow.Now(ctx))
 		}
 		plans.approvals = append(plans.approvals, one.Approval)
@@ -316,43 +356,4 @@ func named(approvals []installplans.Approval) string {
 		names = append(names, one.String())
 	}
 	return strings.Join(names, ", ")
-}
-
-// awakenSweeper returns when the sweeper of the hub runs.
-func (s *sequence) awakenSweeper(ctx workflow.Context) error {
-	if s.sweeperAwake == nil {
-		s.sweeperAwake = sweeper.Wake(s.ctx, s.rollout.Retrier().Report, "", "views and actions of rollout "+s.rollout.Request().Namespace+"/"+s.rollout.Request().Name)
-	}
-	return workflow.Await(ctx, s.sweeperAwake.IsReady)
-}
-
-// planRollout is the rollout in the inputs of activities.
-func (s *sequence) planRollout(ctx workflow.Context) installplansactivities.Rollout {
-	object := s.rollout.Request()
-	return installplansactivities.Rollout{Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx)}
-}
-
-// removeViews removes the views and actions of clusters; none: of all.
-func (s *sequence) removeViews(ctx workflow.Context, retrier kit.Retrier, clusters []string) {
-	var activities *installplansactivities.Activities
-	in := installplansactivities.RemoveViewsInput{Rollout: s.planRollout(ctx), Clusters: clusters}
-	summary := "remove views and actions"
-	if len(clusters) > 0 {
-		summary = fmt.Sprintf("remove the views and actions of %d clusters", len(clusters))
-	}
-	if err := retrier.Run(ctx, summary, activities.RemoveViews, in, nil); err != nil {
-		note := "ManagedClusterViews and ManagedClusterActions of the rollout could not be removed: " + temporal.ErrorMessage(err)
-		if !slices.Contains(s.rollout.Status().Notes, note) {
-			s.rollout.Note(note)
-		}
-	}
-}
-
-// removeAllViews removes the views and actions of the rollout, after all approvals have ended.
-func (s *sequence) removeAllViews(ctx workflow.Context, retrier kit.Retrier) {
-	if s.prepared == nil || s.prepared.Subscriptions == nil {
-		return
-	}
-	_ = workflow.Await(ctx, func() bool { return s.approving == 0 })
-	s.removeViews(ctx, retrier, nil)
 }

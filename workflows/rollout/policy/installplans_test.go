@@ -116,21 +116,19 @@ func TestNoInstallPlanIsApprovedWhileAClusterIsHeldOrPaused(t *testing.T) {
 			var stopped, resumed ranv1.ClusterStatus
 			after(w, 2*time.Minute, func() {
 				require.Len(t, w.InputsOf("RemoveViews"), 1, "an action that waits for its agent must not take effect now")
+				w.SetPlans(pending("c1"))
 			})
 			after(w, 3*time.Minute, func() {
 				stopped = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0]
 				require.Empty(t, approved(w))
 				stop.Resume(w.World)
 			})
-			after(w, 4*time.Minute, func() {
-				resumed = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0]
-				w.SetPlans(pending("c1"))
-			})
+			after(w, 4*time.Minute, func() { resumed = workflowtest.StatusOf[workflowtest.GroupStatus](w.World).Clusters[0] })
 			after(w, 5*time.Minute, func() { w.Comply("c1", 0, policies.Compliant) })
 			w.Run()
 			workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
 			require.Contains(t, stopped.Message, "waiting for the cluster to comply; no InstallPlan is approved")
-			require.Equal(t, "waiting for the cluster to comply", resumed.Message)
+			require.Equal(t, "waiting for the cluster to comply; approving InstallPlan install-abc of Subscription ptp/ptp", resumed.Message)
 			require.Equal(t, []string{"c1"}, approved(w))
 		})
 	}

@@ -22,6 +22,9 @@ type watchGroup struct {
 	stopWatch           workflow.CancelFunc
 	// plans are the clusters whose InstallPlans are approved.
 	plans map[string]*clusterPlans
+	// removing are the clusters whose views and actions are being removed, and removals is the number of activities that do it.
+	removing map[string]bool
+	removals int
 	// closed: no further cluster can join.
 	closed bool
 }
