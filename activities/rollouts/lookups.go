@@ -46,8 +46,12 @@ func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string
 	})
 }
 
-// gatherBack is how long clusters are gathered that are back: after an outage of the hub, thousands come back within a minute.
-const gatherBack = time.Second
+// gatherBack is how long clusters are gathered that are back: after an outage of the hub, thousands come back within a minute. gatherPerCluster is the
+// minimum for each watched cluster: the next watch has the names of all that stay offline in its input.
+const (
+	gatherBack       = time.Second
+	gatherPerCluster = 10 * time.Millisecond
+)
 
 // AwaitClustersBack waits until a ManagedCluster of the clusters is no longer offline, also because it is deleted, and returns those clusters. If no worker
 // ran it for some time, it returns that at once.
@@ -59,7 +63,7 @@ func (r *Activities) AwaitClustersBack(ctx context.Context, clusters []string) (
 		select {
 		case <-ctx.Done():
 			return true, nil
-		case <-time.After(gatherBack):
+		case <-time.After(max(gatherBack, time.Duration(len(clusters))*gatherPerCluster)):
 		}
 		seen.Back, err = backAmong(ctx, hub, clusters)
 		return len(seen.Back) > 0, err

@@ -128,6 +128,19 @@ func TestAwaitClustersBackReturnsThoseThatAreBackOrDeleted(t *testing.T) {
 	}
 }
 
+func TestManyOfflineClustersAreGatheredLongerWhenTheyAreBack(t *testing.T) {
+	var deleted []string
+	for i := range 150 {
+		deleted = append(deleted, fmt.Sprintf("was-offline-%d", i))
+	}
+	lookUp(t, deleted, SeenClusters{Deleted: deleted})
+	started := time.Now()
+	seen, err := (&Activities{Clusters: activitytest.Clusters}).AwaitClustersBack(t.Context(), deleted)
+	require.NoError(t, err)
+	require.Equal(t, deleted, seen.Back)
+	require.GreaterOrEqual(t, time.Since(started), 150*gatherPerCluster)
+}
+
 func deleteCluster(t *testing.T, name string) {
 	t.Helper()
 	object := &unstructured.Unstructured{}

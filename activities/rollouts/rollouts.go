@@ -148,7 +148,7 @@ func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput)
 	return r.Waits.AwaitAlarm(ctx, alarm.C, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		started := time.Now()
 		plan, err := r.PlanRollout(ctx, in.Object)
-		if err != nil || plan.Digest != in.Digest {
+		if err != nil {
 			return temporal.Observation{}, true, err
 		}
 		select { // gather the changes of a busy hub
@@ -156,7 +156,7 @@ func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput)
 		case <-time.After(max(time.Second, planShare*time.Since(started))):
 		}
 		setAlarm(alarm, plan.Settles)
-		return temporal.Observation{}, false, nil
+		return temporal.Observation{}, plan.Digest != in.Digest, nil
 	})
 }
 

@@ -107,6 +107,17 @@ func TestAWaitEndsWhenTheRolloutWouldHaveAnotherPlan(t *testing.T) {
 	require.NotEqual(t, first.Digest, other.Digest)
 }
 
+func TestChangesOfTheHubAreGatheredBeforeARolloutIsPlannedAgain(t *testing.T) {
+	in := AwaitOtherPlanInput{Object: activitytest.NodeRollout(activitytest.SpokeName), Digest: "of an outdated plan"}
+	var took time.Duration
+	for range 2 { // the first wait starts the caches
+		started := time.Now()
+		require.NoError(t, (&Activities{Clusters: activitytest.Clusters}).AwaitOtherPlan(t.Context(), in))
+		took = time.Since(started)
+	}
+	require.GreaterOrEqual(t, took, time.Second)
+}
+
 func TestAWorkerWithoutAHubPlansNoRollout(t *testing.T) {
 	alone := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: activitytest.Stack.Cluster(activitytest.SpokeName).Config}), kube.Options{})
 	t.Cleanup(alone.Close)
