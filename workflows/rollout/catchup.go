@@ -65,9 +65,6 @@ func (g *groupUpgrade) skipToCatchUp(ctx workflow.Context) bool {
 // deferOffline decides about clusters that are offline and should start now. A canary and the clusters of the catch-up batch are waited for. The place of
 // another one goes to the next cluster, unless each batch needs an approval.
 func (b *batch) deferOffline(ctx workflow.Context, names []string) {
-	if len(names) == 0 {
-		return
-	}
 	g := b.group
 	g.record.offline(ctx, names, g.spec.RemediationStrategy.OfflineAction)
 	switch {
