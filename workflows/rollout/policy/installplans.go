@@ -3,7 +3,6 @@ package policy
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
@@ -349,11 +348,11 @@ func (g *watchGroup) recordApprovals(ctx workflow.Context, due []installplans.Ap
 	g.showPlans(ctx, messages)
 }
 
-// named names the InstallPlans of approvals.
+// named names the first InstallPlans of approvals, and counts the others.
 func named(approvals []installplans.Approval) string {
 	var names []string
 	for _, one := range approvals {
 		names = append(names, one.String())
 	}
-	return strings.Join(names, ", ")
+	return kit.JoinNames(names)
 }

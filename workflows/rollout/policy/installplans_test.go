@@ -2,6 +2,7 @@ package policy_test
 
 import (
 	"errors"
+	"slices"
 	"testing"
 	"time"
 
@@ -140,11 +141,7 @@ func TestACancelledRolloutRemovesItsViewsAndActions(t *testing.T) {
 	after(w, time.Minute, func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{}) })
 	w.Run()
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w.World)
-	var removed [][]string
-	for _, in := range w.InputsOf("RemoveViews") {
-		removed = append(removed, in.(installplansactivities.RemoveViewsInput).Clusters)
-	}
-	require.Equal(t, [][]string{{"c1"}, nil}, removed)
+	require.Equal(t, [][]string{{"c1"}, nil}, slices.CompactFunc(removed(w), slices.Equal), "again, if the first removal is in progress when the cluster ends")
 }
 
 func TestAFailedApprovalIsRetriedAfterAGrowingPause(t *testing.T) {
