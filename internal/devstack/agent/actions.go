@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -29,6 +30,9 @@ func (a *Agents) serveAction(ctx context.Context, action *unstructured.Unstructu
 	namespace, _, _ := unstructured.NestedString(action.Object, "spec", "kube", "namespace")
 	done := metav1.Condition{Type: "Completed", Status: metav1.ConditionTrue, Reason: "ActionDone", Message: "Resource action is done."}
 	err := a.options.Refuse(action.GetNamespace())
+	if errors.Is(err, ErrNotBegun) {
+		return usualInterval, nil
+	}
 	if err == nil {
 		err = update(ctx, cluster, namespace, &unstructured.Unstructured{Object: template})
 	}

@@ -34,11 +34,14 @@ const (
 	keepsActions = time.Minute
 )
 
+// ErrNotBegun: the agent has not begun an action.
+var ErrNotBegun = errors.New("not begun")
+
 // Options configure the simulated agents.
 type Options struct {
 	// Offline clusters do not react; nil: none.
 	Offline func(cluster string) bool
-	// Refuse is why an agent does not carry out an action; nil: it carries out all.
+	// Refuse is why an agent does not carry out an action; nil: it carries out all. With ErrNotBegun, the action stays as it is.
 	Refuse func(cluster string) error
 }
 
