@@ -157,6 +157,15 @@ func (s *scene) approve(approvals ...installplans.Approval) []FailedApproval {
 	return failed
 }
 
+// approveAll approves until none has failed: a cluster that answers late is reported as failed, and is approved later.
+func (s *scene) approveAll(approvals ...installplans.Approval) {
+	s.t.Helper()
+	require.Eventually(s.t, func() bool {
+		failed, err := s.activities.ApproveInstallPlans(s.t.Context(), ApproveInstallPlansInput{Rollout: s.rollout, Approvals: approvals})
+		return err == nil && len(failed) == 0
+	}, activitytest.EventTimeout, 20*time.Millisecond)
+}
+
 func (s *scene) removeViews(clusters ...string) {
 	s.t.Helper()
 	require.NoError(s.t, s.activities.RemoveViews(s.t.Context(), RemoveViewsInput{Rollout: s.rollout, Clusters: clusters}))
