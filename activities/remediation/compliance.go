@@ -2,6 +2,7 @@ package remediation
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -150,8 +151,9 @@ type complianceWatch struct {
 	latest map[string]policies.ClusterCompliance
 	// missing are the objects that did not exist on the API server, by item.
 	missing map[missingObject]bool
-	// alarm goes off when the compliance of a cluster may change without a change of an object.
-	alarm *time.Timer
+	// settles is when the compliance of a cluster may change without a change of an object. alarm goes off at the first of these times.
+	settles map[string]time.Time
+	alarm   *time.Timer
 }
 
 type missingObject struct {
@@ -163,7 +165,7 @@ type missingObject struct {
 func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWatch {
 	w := &complianceWatch{
 		ComplianceReader: s, clusters: clusters, latest: map[string]policies.ClusterCompliance{}, missing: map[missingObject]bool{},
-		alarm: time.NewTimer(0),
+		settles: map[string]time.Time{}, alarm: time.NewTimer(0),
 	}
 	w.alarm.Stop()
 	for _, known := range clusters {
@@ -176,45 +178,73 @@ func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWat
 	return w
 }
 
+// await waits until the condition holds. It reads all clusters once, and then those that have changed: thousands may be in a batch, and all the time one of
+// them reports something.
 func (w *complianceWatch) await(ctx context.Context, until func() bool) error {
-	return activitykit.Waits{}.AwaitAlarm(ctx, w.alarm.C, w.Hub, []client.Object{w.newObject(), activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
-		err := w.readAll(ctx)
+	objects, registered := kube.Record(w.newObject()), kube.Record(activitykit.ManagedCluster(""))
+	begun := false
+	return activitykit.Waits{}.AwaitAlarm(ctx, w.alarm.C, w.Hub, []client.Object{objects, registered}, func(ctx context.Context) (temporal.Observation, bool, error) {
+		changed := map[string]bool{}
+		for _, object := range objects.Take() {
+			changed[object.Namespace] = true
+		}
+		for _, cluster := range registered.Take() {
+			changed[cluster.Name] = true
+		}
+		now := w.now()
+		err := w.read(ctx, func(cluster string) bool {
+			settles, pending := w.settles[cluster]
+			return !begun || changed[cluster] || pending && !settles.After(now)
+		})
+		begun = true
 		return temporal.Observation{}, err == nil && until(), err
 	})
 }
 
-func (w *complianceWatch) readAll(ctx context.Context) error {
-	var next time.Time
+// read reads the clusters that are selected, and sets the alarm.
+func (w *complianceWatch) read(ctx context.Context, selected func(cluster string) bool) error {
 	for _, known := range w.clusters {
-		letters := make([]byte, len(w.Names))
-		available := w.availability(known.Cluster)
-		for item := range w.Names {
-			object, err := w.object(ctx, known.Cluster, item)
-			if err != nil {
-				return err
-			}
-			letter, again, err := w.judge(ctx, item, object, available)
-			if err != nil {
-				return err
-			}
-			letters[item] = letter
-			if !again.IsZero() && (next.IsZero() || again.Before(next)) {
-				next = again
-			}
+		if !selected(known.Cluster) {
+			continue
 		}
-		gone, err := activitykit.ManagedClusterGone(ctx, w.Hub, known.Cluster)
+		if err := w.readCluster(ctx, known); err != nil {
+			return err
+		}
+	}
+	w.alarm.Stop()
+	if len(w.settles) > 0 {
+		first := slices.MinFunc(slices.Collect(maps.Values(w.settles)), time.Time.Compare)
+		w.alarm.Reset(first.Sub(w.now()))
+	}
+	return nil
+}
+
+func (w *complianceWatch) readCluster(ctx context.Context, known policies.KnownCluster) error {
+	letters := make([]byte, len(w.Names))
+	available := w.availability(known.Cluster)
+	delete(w.settles, known.Cluster)
+	for item := range w.Names {
+		object, err := w.object(ctx, known.Cluster, item)
 		if err != nil {
 			return err
 		}
-		seen := policies.ClusterCompliance{Cluster: known.Cluster, Status: policies.ComplianceStatus(letters), ClusterDeleted: gone}
-		seen.Relapsed = w.latest[known.Cluster].Relapsed ||
-			known.Status.Of(known.Policy) == policies.Compliant && seen.Status.Of(known.Policy) != policies.Compliant
-		w.latest[known.Cluster] = seen
+		letter, again, err := w.judge(ctx, item, object, available)
+		if err != nil {
+			return err
+		}
+		letters[item] = letter
+		if first, set := w.settles[known.Cluster]; !again.IsZero() && (!set || again.Before(first)) {
+			w.settles[known.Cluster] = again
+		}
 	}
-	w.alarm.Stop()
-	if !next.IsZero() {
-		w.alarm.Reset(next.Sub(w.now()))
+	gone, err := activitykit.ManagedClusterGone(ctx, w.Hub, known.Cluster)
+	if err != nil {
+		return err
 	}
+	seen := policies.ClusterCompliance{Cluster: known.Cluster, Status: policies.ComplianceStatus(letters), ClusterDeleted: gone}
+	seen.Relapsed = w.latest[known.Cluster].Relapsed ||
+		known.Status.Of(known.Policy) == policies.Compliant && seen.Status.Of(known.Policy) != policies.Compliant
+	w.latest[known.Cluster] = seen
 	return nil
 }
 

@@ -240,7 +240,8 @@ func object(apiVersion, kind, name string) *unstructured.Unstructured {
 	return object
 }
 
-// enforcements are the times of the first enforcement on each cluster and of its last compliance, from the audit log of the hub.
+// enforcements are, from the audit log of the hub, the times of the first enforcement on each cluster and of its compliance with the last policy. A cluster
+// reports its compliance again when the policy is no longer enforced.
 type enforcements struct {
 	enforced, complied map[string]time.Time
 }
@@ -254,10 +255,17 @@ func enforcementsOf(events []auditv1.Event) enforcements {
 			}
 		}
 	}
+	reported := map[kubeclient.ObjectKey]bool{}
 	for _, event := range events {
 		var body struct{ Status struct{ Compliant string } }
 		if ref := event.ObjectRef; ref != nil && ref.Resource == "policies" && ref.Subresource == "status" && bodyOf(event, &body) && body.Status.Compliant == "Compliant" {
-			e.complied[ref.Namespace] = event.StageTimestamp.Time
+			replica, at := kubeclient.ObjectKey{Namespace: ref.Namespace, Name: ref.Name}, event.StageTimestamp.Time
+			if enforced, any := e.enforced[ref.Namespace]; any && at.After(enforced) && !reported[replica] {
+				reported[replica] = true
+				if at.After(e.complied[ref.Namespace]) {
+					e.complied[ref.Namespace] = at
+				}
+			}
 		}
 	}
 	return e

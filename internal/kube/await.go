@@ -2,6 +2,9 @@ package kube
 
 import (
 	"context"
+	"maps"
+	"slices"
+	"sync"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +18,35 @@ import (
 func IfServed(kind client.Object) client.Object { return optional{Object: kind} }
 
 type optional struct{ client.Object }
+
+// Recorded makes Await record which objects of a kind have changed, for checks that would otherwise read all of very many.
+type Recorded struct {
+	client.Object
+
+	mu      sync.Mutex
+	changed map[client.ObjectKey]bool
+}
+
+// Record returns a Recorded for the objects of that kind.
+func Record(kind client.Object) *Recorded { return &Recorded{Object: kind} }
+
+// Take returns the objects that have changed since the last Take. It knows nothing of changes while no Await runs.
+func (r *Recorded) Take() []client.ObjectKey {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	changed := slices.Collect(maps.Keys(r.changed))
+	clear(r.changed)
+	return changed
+}
+
+func (r *Recorded) add(object client.Object) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.changed == nil {
+		r.changed = map[client.ObjectKey]bool{}
+	}
+	r.changed[client.ObjectKeyFromObject(object)] = true
+}
 
 // Await calls check, and again after each change of an object of these kinds and every Options.SafetyInterval, until check is done or fails, or ctx
 // is done. Changes during a check lead to one more check, not many. All waits for a cluster use it.
@@ -93,6 +125,10 @@ func (w *watcher) start(ctx context.Context) error {
 		if isOptional {
 			kind = ifServed.Object
 		}
+		recorded, _ := kind.(*Recorded)
+		if recorded != nil {
+			kind = recorded.Object
+		}
 		found, err := w.cluster.Cache.GetInformer(ctx, kind)
 		if isOptional && (meta.IsNoMatchError(err) || apierrors.IsForbidden(err)) {
 			w.pending = append(w.pending, ifServed)
@@ -101,7 +137,7 @@ func (w *watcher) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		stop, err := w.cluster.feeds.subscribe(found, scopeOf(kind), w.changed)
+		stop, err := w.cluster.feeds.subscribe(found, &subscriber{wanted: scopeOf(kind), recorded: recorded, changed: w.changed})
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"runtime"
+	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -78,6 +80,35 @@ func TestAwaitChecksOnlyAfterChangesOfWatchedObjects(t *testing.T) {
 	due.Store(true)
 	label(t, cluster, watched, "changed")
 	require.NoError(t, <-result)
+}
+
+func TestRecordedHasTheObjectsThatChanged(t *testing.T) {
+	cluster := spoke(t)
+	changing, deleted, other := newNode(t, cluster), newNode(t, cluster), newNode(t, cluster)
+	nodes := kube.Record(&corev1.Node{})
+	awaitChange := func(change func(), of string) (changed []string) {
+		t.Helper()
+		started, once, result := make(chan struct{}), sync.Once{}, make(chan error, 1)
+		go func() {
+			result <- cluster.Await(t.Context(), []client.Object{nodes}, func(context.Context) (bool, error) {
+				once.Do(func() { close(started) })
+				for _, key := range nodes.Take() {
+					changed = append(changed, key.Name)
+				}
+				return slices.Contains(changed, of), nil
+			})
+		}()
+		<-started
+		change()
+		require.NoError(t, <-result)
+		return changed
+	}
+	awaitChange(func() { label(t, cluster, other, "changed") }, other.Name) // the events of its creation come before
+
+	require.NotContains(t, awaitChange(func() { label(t, cluster, changing, "changed") }, changing.Name), other.Name)
+	changed := awaitChange(func() { require.NoError(t, cluster.Client.Delete(t.Context(), deleted)) }, deleted.Name)
+	require.NotContains(t, changed, other.Name)
+	require.NotContains(t, changed, changing.Name, "each change is taken once")
 }
 
 func TestAwaitEndsWithItsContextOrTheErrorOfACheck(t *testing.T) {

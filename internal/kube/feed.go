@@ -23,17 +23,18 @@ type feed struct {
 
 // subscriber waits for changes of objects in its scope.
 type subscriber struct {
-	wanted  scope
-	changed chan<- struct{}
+	wanted scope
+	// recorded gets the changed objects; it may be nil.
+	recorded *Recorded
+	changed  chan<- struct{}
 }
 
-// subscribe signals on changed after changes in the scope, until stop is called. A signal that is pending is not repeated.
-func (f *feeds) subscribe(informer cache.Informer, wanted scope, changed chan<- struct{}) (stop func(), err error) {
+// subscribe signals after changes in the scope of the subscriber, until stop is called. A signal that is pending is not repeated.
+func (f *feeds) subscribe(informer cache.Informer, s *subscriber) (stop func(), err error) {
 	feed, err := f.of(informer)
 	if err != nil {
 		return nil, err
 	}
-	s := &subscriber{wanted: wanted, changed: changed}
 	feed.mu.Lock()
 	defer feed.mu.Unlock()
 	feed.subscribers[s] = struct{}{}
@@ -90,6 +91,9 @@ func (f *feed) notify(event any) {
 	for s := range f.subscribers {
 		if known && !s.wanted.has(found) {
 			continue // of an unknown object, notify everyone
+		}
+		if known && s.recorded != nil {
+			s.recorded.add(object)
 		}
 		select {
 		case s.changed <- struct{}{}:
