@@ -59,7 +59,7 @@ CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/har
 	./internal/manifest ./internal/observe ./internal/snapshot ./internal/statuspage/... ./internal/temporal ./internal/devstack/...)
 
 .PHONY: test
-test: servers build chromium ## Run all tests, those on the real servers included; PKG=./starter/... runs some
+test: servers build chromium supply-chain ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
 	@$(MAKE) --no-print-directory --keep-going -j4 test-shared test-alone test-concurrent test-others
 else
@@ -86,7 +86,7 @@ test-fast: ## Run the tests that need neither servers nor a browser
 	@$(GO_TEST) -short $(filter-out $(SERVER_TESTS),$(shell go list ./...))
 
 .PHONY: race
-race: servers build chromium ## Run all tests under the race detector, which takes twice as long as test
+race: servers build chromium supply-chain ## Run all tests under the race detector, which takes twice as long as test
 	$(RACE_TEST) -p 2 ./internal/e2e ./...
 
 # The tests of the status page look at it in a browser. Without one only they fail.
@@ -183,6 +183,14 @@ sbom: build supply-chain ## List the modules in each program, as CycloneDX in bi
 		$(TOOLS)/cyclonedx-gomod bin -json -std -noserial -notimestamp -version '$(VERSION)' -output bin/sbom/$$program.cdx.json bin/$$program || exit 1; \
 		echo "bin/sbom/$$program.cdx.json"; \
 	done
+
+# PLATFORMS are those of the images.
+PLATFORMS ?= linux/amd64,linux/arm64
+
+.PHONY: images
+images: supply-chain ## Build the container images, each as an OCI layout in bin/images (PLATFORMS=linux/amd64)
+	@$(GO_BUILD) -o bin/images/build ./deploy/images
+	@bin/images/build --platforms '$(PLATFORMS)' --version '$(VERSION)' --revision "$$(git rev-parse HEAD)" --created "$$(git log -1 --format=%ct)"
 
 # The second build has an empty cache, so that nothing of the first is compared with itself.
 .PHONY: reproducible

@@ -1,0 +1,208 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path"
+	"path/filepath"
+	"strings"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/static"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+const (
+	mediaTypeSBOM = "application/vnd.cyclonedx+json"
+	// annotationRef has the tag of an image in a layout.
+	annotationRef = "org.opencontainers.image.ref.name"
+	source        = "https://drydock.dev/drydock"
+)
+
+// builder builds images. The same commit gives the same bytes.
+type builder struct {
+	root, out, sbomTool string
+	version, revision   string
+	created             time.Time
+	platforms           []v1.Platform
+}
+
+// build writes the layout of an image: an index with an image for each platform, and with the SBOM of each, which refers to it. It returns the directory.
+func (b builder) build(ctx context.Context, image image) (string, error) {
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var sboms []mutate.IndexAddendum
+	for _, platform := range b.platforms {
+		program, err := b.compile(ctx, image, platform)
+		if err != nil {
+			return "", err
+		}
+		built, err := b.image(image, program, platform)
+		if err != nil {
+			return "", err
+		}
+		described, err := partial.Descriptor(built)
+		if err != nil {
+			return "", err
+		}
+		described.Platform = &platform
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: built, Descriptor: *described})
+		sbom, err := b.sbom(ctx, program, *described)
+		if err != nil {
+			return "", err
+		}
+		sboms = append(sboms, sbom)
+	}
+	top := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	top = mutate.AppendManifests(top, mutate.IndexAddendum{Add: index, Descriptor: v1.Descriptor{Annotations: map[string]string{annotationRef: b.version}}})
+	top = mutate.AppendManifests(top, sboms...)
+	dir := filepath.Join(b.out, image.program)
+	if err := os.RemoveAll(dir); err != nil {
+		return "", err
+	}
+	_, err := layout.Write(dir, top)
+	return dir, err
+}
+
+// compile returns the path of the compiled program.
+func (b builder) compile(ctx context.Context, image image, platform v1.Platform) (string, error) {
+	program, err := filepath.Abs(filepath.Join(b.out, "programs", platform.OS+"-"+platform.Architecture, image.program))
+	if err != nil {
+		return "", err
+	}
+	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w -X main.version="+b.version, "-o", program, image.pkg)
+	build.Dir = b.root
+	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	if output, err := build.CombinedOutput(); err != nil {
+		return "", fmt.Errorf("compile %s for %s: %w\n%s", image.pkg, platform, err, output)
+	}
+	return program, nil
+}
+
+// image has two layers: what is the same in all images, and the program.
+func (b builder) image(image image, program string, platform v1.Platform) (v1.Image, error) {
+	content, err := os.ReadFile(program)
+	if err != nil {
+		return nil, err
+	}
+	files := []file{{path: image.program, mode: 0o755, content: content}}
+	for _, link := range image.links {
+		files = append(files, file{path: strings.TrimPrefix(link, "/"), mode: 0o777, target: "/" + image.program})
+	}
+	built := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	for _, layer := range [][]file{base(), files} {
+		compressed, err := b.layer(layer)
+		if err != nil {
+			return nil, err
+		}
+		if built, err = mutate.Append(built, mutate.Addendum{Layer: compressed, History: v1.History{Created: v1.Time{Time: b.created}, CreatedBy: "make images"}}); err != nil {
+			return nil, err
+		}
+	}
+	config, err := built.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Variant, config.Created = platform.OS, platform.Architecture, platform.Variant, v1.Time{Time: b.created}
+	config.Config = v1.Config{
+		User: image.user, Entrypoint: []string{"/" + image.program}, WorkingDir: "/",
+		Env:    []string{"PATH=/", "SSL_CERT_FILE=/" + rootsFile},
+		Labels: b.labels(image),
+	}
+	if built, err = mutate.ConfigFile(built, config); err != nil {
+		return nil, err
+	}
+	return mutate.Annotations(built, b.labels(image)).(v1.Image), nil
+}
+
+func (b builder) labels(image image) map[string]string {
+	labels := map[string]string{
+		"org.opencontainers.image.title":       image.title,
+		"org.opencontainers.image.description": image.description,
+		"org.opencontainers.image.version":     b.version,
+		"org.opencontainers.image.created":     b.created.Format(time.RFC3339),
+		"org.opencontainers.image.source":      source,
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+	}
+	if b.revision != "" {
+		labels["org.opencontainers.image.revision"] = b.revision
+	}
+	return labels
+}
+
+// sbom is the list of the modules in a program, as an artifact that refers to its image.
+func (b builder) sbom(ctx context.Context, program string, of v1.Descriptor) (mutate.IndexAddendum, error) {
+	list := exec.CommandContext(ctx, b.sbomTool, "bin", "-json", "-std", "-noserial", "-notimestamp", "-version", b.version, program)
+	var errors bytes.Buffer
+	list.Stderr = &errors
+	modules, err := list.Output()
+	if err != nil {
+		return mutate.IndexAddendum{}, fmt.Errorf("list the modules in %s (make supply-chain builds %s): %w\n%s", program, b.sbomTool, err, errors.String())
+	}
+	artifact := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mediaTypeSBOM)
+	artifact, err = mutate.Append(artifact, mutate.Addendum{Layer: static.NewLayer(modules, mediaTypeSBOM)})
+	if err != nil {
+		return mutate.IndexAddendum{}, err
+	}
+	of.Platform = nil
+	artifact = mutate.Subject(artifact, of).(v1.Image)
+	return mutate.IndexAddendum{Add: artifact, Descriptor: v1.Descriptor{ArtifactType: mediaTypeSBOM}}, nil
+}
+
+// file is a file of a layer: with content, or with a target as a link.
+type file struct {
+	path    string
+	mode    int64
+	content []byte
+	target  string
+}
+
+// layer packs files and their directories, which belong to root and cannot be written by others.
+func (b builder) layer(files []file) (v1.Layer, error) {
+	var packed bytes.Buffer
+	archive := tar.NewWriter(&packed)
+	known := map[string]bool{".": true}
+	var directory func(string) error
+	directory = func(name string) error {
+		if known[name] {
+			return nil
+		}
+		known[name] = true
+		if err := directory(path.Dir(name)); err != nil {
+			return err
+		}
+		return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: b.created})
+	}
+	for _, f := range files {
+		if err := directory(path.Dir(f.path)); err != nil {
+			return nil, err
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.path, Mode: f.mode, Size: int64(len(f.content)), ModTime: b.created}
+		if f.target != "" {
+			header.Typeflag, header.Linkname = tar.TypeSymlink, f.target
+		}
+		if err := archive.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := archive.Write(f.content); err != nil {
+			return nil, err
+		}
+	}
+	if err := archive.Close(); err != nil {
+		return nil, err
+	}
+	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil },
+		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+}
+

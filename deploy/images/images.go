@@ -1,0 +1,29 @@
+package main
+
+// image is a container image with one static program, roots of trust for TLS, and nothing else.
+type image struct {
+	// program is its file name, and the name of the image. pkg is the package to compile.
+	program, pkg string
+	title        string
+	description  string
+	// links are other paths of the program.
+	links []string
+	// user runs the program: a number, so that Kubernetes can check that it is not root.
+	user string
+	// limit is its compressed size in MiB that a change must not pass by accident.
+	limit int
+}
+
+// nonRoot is the user of programs that need nothing of their machine.
+const nonRoot = "65532:65532"
+
+var images = []image{
+	{
+		program: "drydock-worker", pkg: "./worker", user: nonRoot, limit: 40,
+		title: "Drydock worker", description: "Runs Drydock's workflows and activities, and the controllers of its objects.",
+	},
+	{
+		program: "drydock", pkg: "./starter", user: nonRoot, limit: 40,
+		title: "Drydock", description: "The CLI of Drydock, its status page (serve) and its codec server.",
+	},
+}

@@ -1,0 +1,224 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	root    = "../.."
+	version = "v1.2.3-test"
+)
+
+func testBuilder(t *testing.T, out string) builder {
+	t.Helper()
+	return builder{
+		root: root, out: out, sbomTool: filepath.Join(root, "bin/tools/cyclonedx-gomod"), version: version, revision: "0123abc",
+		created:   time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC),
+		platforms: []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}},
+	}
+}
+
+// TestImagesRunInAnEmptyRoot builds each image, and runs its program in a root that has only the files of the image.
+func TestImagesRunInAnEmptyRoot(t *testing.T) {
+	out := t.TempDir()
+	for _, image := range images {
+		t.Run(image.program, func(t *testing.T) {
+			dir, err := testBuilder(t, out).build(t.Context(), image)
+			require.NoError(t, err)
+			built := tagged(t, dir)
+			require.NoError(t, validate.Image(built))
+			requireConfig(t, built, image)
+
+			unpacked := t.TempDir()
+			files := unpack(t, built, unpacked)
+			wanted := []string{"etc/", "etc/group", "etc/passwd", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt", image.program}
+			for _, link := range image.links {
+				wanted = append(wanted, strings.TrimPrefix(link, "/"))
+			}
+			require.Subset(t, files, wanted)
+			for _, name := range files {
+				require.True(t, strings.HasSuffix(name, "/") || slices.Contains(wanted, name), "%s is in the image", name)
+			}
+			roots := x509.NewCertPool()
+			pem, err := os.ReadFile(filepath.Join(unpacked, rootsFile))
+			require.NoError(t, err)
+			require.True(t, roots.AppendCertsFromPEM(pem))
+
+			requireReadOnly(t, unpacked)
+			require.Equal(t, image.program+" version "+version+"\n", runIn(t, unpacked, "/"+image.program, "--version"))
+		})
+	}
+}
+
+// tagged is the image of this machine's platform under the tag of the version, found as container runtimes find it.
+func tagged(t *testing.T, dir string) v1.Image {
+	t.Helper()
+	top, err := layout.ImageIndexFromPath(dir)
+	require.NoError(t, err)
+	manifest, err := top.IndexManifest()
+	require.NoError(t, err)
+	require.Equal(t, version, manifest.Manifests[0].Annotations[annotationRef])
+	platforms, err := top.ImageIndex(manifest.Manifests[0].Digest)
+	require.NoError(t, err)
+	listed, err := platforms.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, listed.Manifests, 1)
+	require.Equal(t, runtime.GOARCH, listed.Manifests[0].Platform.Architecture)
+	built, err := platforms.Image(listed.Manifests[0].Digest)
+	require.NoError(t, err)
+	requireSBOM(t, top, manifest.Manifests[1:], listed.Manifests[0].Digest)
+	return built
+}
+
+// requireSBOM: the SBOM is an artifact whose subject is the image, as registries list it.
+func requireSBOM(t *testing.T, top v1.ImageIndex, artifacts []v1.Descriptor, of v1.Hash) {
+	t.Helper()
+	require.Len(t, artifacts, 1)
+	require.Equal(t, mediaTypeSBOM, artifacts[0].ArtifactType)
+	artifact, err := top.Image(artifacts[0].Digest)
+	require.NoError(t, err)
+	manifest, err := artifact.Manifest()
+	require.NoError(t, err)
+	require.NotNil(t, manifest.Subject)
+	require.Equal(t, of, manifest.Subject.Digest)
+	layers, err := artifact.Layers()
+	require.NoError(t, err)
+	require.Len(t, layers, 1)
+	content, err := layers[0].Uncompressed()
+	require.NoError(t, err)
+	defer content.Close()
+	modules, err := io.ReadAll(content)
+	require.NoError(t, err)
+	require.Contains(t, string(modules), `"bomFormat": "CycloneDX"`)
+	require.Contains(t, string(modules), "pkg:golang/github.com/spf13/cobra@")
+}
+
+func requireConfig(t *testing.T, built v1.Image, image image) {
+	t.Helper()
+	config, err := built.ConfigFile()
+	require.NoError(t, err)
+	require.Equal(t, image.user, config.Config.User)
+	require.Equal(t, []string{"/" + image.program}, config.Config.Entrypoint)
+	require.Empty(t, config.Config.Cmd)
+	require.Equal(t, runtime.GOARCH, config.Architecture)
+	require.Equal(t, "linux", config.OS)
+	require.Equal(t, version, config.Config.Labels["org.opencontainers.image.version"])
+	require.Equal(t, "0123abc", config.Config.Labels["org.opencontainers.image.revision"])
+	require.NotEmpty(t, config.Config.Labels["org.opencontainers.image.title"])
+	size := int64(0)
+	layers, err := built.Layers()
+	require.NoError(t, err)
+	for _, layer := range layers {
+		compressed, err := layer.Size()
+		require.NoError(t, err)
+		size += compressed
+	}
+	t.Logf("%s: %d MiB compressed", image.program, size>>20)
+	require.Less(t, size, int64(image.limit)<<20, "compressed")
+}
+
+// unpack writes the files of an image to a directory, and returns their names. Directories end with a slash.
+func unpack(t *testing.T, built v1.Image, dir string) []string {
+	t.Helper()
+	packed := mutate.Extract(built)
+	defer packed.Close()
+	var names []string
+	for archive := tar.NewReader(packed); ; {
+		header, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return names
+		}
+		require.NoError(t, err)
+		names = append(names, header.Name)
+		require.Zero(t, header.Uid+header.Gid, header.Name)
+		path := filepath.Join(dir, header.Name)
+		switch header.Typeflag {
+		case tar.TypeDir:
+			require.NoError(t, os.MkdirAll(path, 0o755))
+		case tar.TypeSymlink:
+			require.NoError(t, os.Symlink(header.Linkname, path))
+		case tar.TypeReg:
+			require.Zero(t, header.Mode&0o022, "%s can be written by others", header.Name)
+			content, err := io.ReadAll(archive)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, content, fs.FileMode(header.Mode)))
+		default:
+			t.Fatalf("%s has type %c", header.Name, header.Typeflag)
+		}
+	}
+}
+
+// requireReadOnly makes the directories of a root read-only.
+func requireReadOnly(t *testing.T, dir string) {
+	t.Helper()
+	change := func(mode fs.FileMode) error {
+		return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || !entry.IsDir() {
+				return err
+			}
+			return os.Chmod(path, mode)
+		})
+	}
+	require.NoError(t, change(0o555))
+	t.Cleanup(func() { _ = change(0o755) })
+}
+
+// runIn runs a program of an unpacked image as the user of the image, and returns what it prints. Without root it does so in a user namespace.
+func runIn(t *testing.T, dir string, program string, args ...string) string {
+	t.Helper()
+	run := exec.CommandContext(t.Context(), program, args...)
+	run.Dir, run.Env = "/", []string{"PATH=/", "SSL_CERT_FILE=/" + rootsFile}
+	run.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
+	if os.Getuid() == 0 {
+		run.SysProcAttr.Credential = &syscall.Credential{Uid: 65532, Gid: 65532}
+	} else {
+		run.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
+		run.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 65532, HostID: os.Getuid(), Size: 1}}
+		run.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 65532, HostID: os.Getgid(), Size: 1}}
+	}
+	output, err := run.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return string(output)
+}
+
+func TestTheSameCommitGivesTheSameImages(t *testing.T) {
+	image := images[0]
+	digest := func(out string) string {
+		dir, err := testBuilder(t, out).build(t.Context(), image)
+		require.NoError(t, err)
+		index, err := os.ReadFile(filepath.Join(dir, "index.json"))
+		require.NoError(t, err)
+		return string(index)
+	}
+	require.Equal(t, digest(t.TempDir()), digest(t.TempDir()))
+}
+
+func TestPlatformsThatAreNoneAreRefused(t *testing.T) {
+	for _, platform := range []string{"linux", "windows/amd64", "linux/amd64/v1/x", ""} {
+		cmd := newCommand()
+		cmd.SetArgs([]string{fmt.Sprintf("--platforms=%q", platform)})
+		cmd.SetOut(&bytes.Buffer{})
+		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "--platforms", platform)
+	}
+}
