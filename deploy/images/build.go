@@ -205,4 +205,3 @@ func (b builder) layer(files []file) (v1.Layer, error) {
 	return tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(packed.Bytes())), nil },
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
 }
-

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -52,21 +51,22 @@ func TestImagesRunInAnEmptyRoot(t *testing.T) {
 
 			unpacked := t.TempDir()
 			files := unpack(t, built, unpacked)
-			wanted := []string{"etc/", "etc/group", "etc/passwd", "etc/ssl/", "etc/ssl/certs/", "etc/ssl/certs/ca-certificates.crt", image.program}
+			wanted := []string{"etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", rootsFile, image.program}
 			for _, link := range image.links {
-				wanted = append(wanted, strings.TrimPrefix(link, "/"))
+				for name := strings.TrimPrefix(link, "/"); name != "."; name = filepath.Dir(name) {
+					wanted = append(wanted, name)
+				}
 			}
-			require.Subset(t, files, wanted)
-			for _, name := range files {
-				require.True(t, strings.HasSuffix(name, "/") || slices.Contains(wanted, name), "%s is in the image", name)
-			}
+			require.ElementsMatch(t, wanted, files, "it has nothing else")
 			roots := x509.NewCertPool()
 			pem, err := os.ReadFile(filepath.Join(unpacked, rootsFile))
 			require.NoError(t, err)
 			require.True(t, roots.AppendCertsFromPEM(pem))
 
 			requireReadOnly(t, unpacked)
-			require.Equal(t, image.program+" version "+version+"\n", runIn(t, unpacked, "/"+image.program, "--version"))
+			printed := runIn(t, unpacked, "/"+image.program, "--version")
+			require.Contains(t, printed, image.program+" ")
+			require.Contains(t, printed, version)
 		})
 	}
 }
@@ -138,7 +138,7 @@ func requireConfig(t *testing.T, built v1.Image, image image) {
 	require.Less(t, size, int64(image.limit)<<20, "compressed")
 }
 
-// unpack writes the files of an image to a directory, and returns their names. Directories end with a slash.
+// unpack writes the files of an image to a directory, and returns their names.
 func unpack(t *testing.T, built v1.Image, dir string) []string {
 	t.Helper()
 	packed := mutate.Extract(built)
@@ -202,16 +202,16 @@ func runIn(t *testing.T, dir string, program string, args ...string) string {
 	return string(output)
 }
 
-func TestTheSameCommitGivesTheSameImages(t *testing.T) {
-	image := images[0]
-	digest := func(out string) string {
-		dir, err := testBuilder(t, out).build(t.Context(), image)
+func TestTheSameProgramGivesTheSameImage(t *testing.T) {
+	out := t.TempDir()
+	index := func() string {
+		dir, err := testBuilder(t, out).build(t.Context(), images[0])
 		require.NoError(t, err)
-		index, err := os.ReadFile(filepath.Join(dir, "index.json"))
+		content, err := os.ReadFile(filepath.Join(dir, "index.json"))
 		require.NoError(t, err)
-		return string(index)
+		return string(content)
 	}
-	require.Equal(t, digest(t.TempDir()), digest(t.TempDir()))
+	require.Equal(t, index(), index())
 }
 
 func TestPlatformsThatAreNoneAreRefused(t *testing.T) {
