@@ -184,13 +184,14 @@ sbom: build supply-chain ## List the modules in each program, as CycloneDX in bi
 		echo "bin/sbom/$$program.cdx.json"; \
 	done
 
-# PLATFORMS are those of the images.
+# PLATFORMS are those of the images. REGISTRY, such as registry.example.com/drydock, also gets them.
 PLATFORMS ?= linux/amd64,linux/arm64
+REGISTRY ?=
 
 .PHONY: images
-images: supply-chain ## Build the container images, each as an OCI layout in bin/images (PLATFORMS=linux/amd64)
+images: supply-chain ## Build the container images, each as an OCI layout in bin/images (PLATFORMS=linux/amd64; REGISTRY=host/path pushes them)
 	@$(GO_BUILD) -o bin/images/build ./deploy/images
-	@bin/images/build --platforms '$(PLATFORMS)' --version '$(VERSION)' --revision "$$(git rev-parse HEAD)" --created "$$(git log -1 --format=%ct)"
+	@bin/images/build --platforms '$(PLATFORMS)' $(if $(REGISTRY),--registry '$(REGISTRY)') --version '$(VERSION)' --revision "$$(git rev-parse HEAD)" --created "$$(git log -1 --format=%ct)"
 
 # The second build has an empty cache, so that nothing of the first is compared with itself.
 .PHONY: reproducible

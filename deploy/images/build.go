@@ -13,11 +13,14 @@ import (
 	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
+	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/partial"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
@@ -33,12 +36,15 @@ const (
 // builder builds images. The same commit gives the same bytes.
 type builder struct {
 	root, out, sbomTool string
-	version, revision   string
-	created             time.Time
-	platforms           []v1.Platform
+	// registry also gets the images, such as registry.example.com/drydock; empty: none does.
+	registry          string
+	version, revision string
+	created           time.Time
+	platforms         []v1.Platform
 }
 
-// build writes the layout of an image: an index with an image for each platform, and with the SBOM of each, which refers to it. It returns the directory.
+// build writes the layout of an image: an index with an image for each platform, and with the SBOM of each, which refers to it. It returns where the image is:
+// the reference in the registry, or the directory.
 func (b builder) build(ctx context.Context, image image) (string, error) {
 	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	var sboms []mutate.IndexAddendum
@@ -70,8 +76,33 @@ func (b builder) build(ctx context.Context, image image) (string, error) {
 	if err := os.RemoveAll(dir); err != nil {
 		return "", err
 	}
-	_, err := layout.Write(dir, top)
-	return dir, err
+	if _, err := layout.Write(dir, top); err != nil || b.registry == "" {
+		return dir, err
+	}
+	return b.push(ctx, image, index, sboms)
+}
+
+// push sends an index to the registry, with the version as its tag, and then the SBOMs. It returns the reference.
+func (b builder) push(ctx context.Context, image image, index v1.ImageIndex, sboms []mutate.IndexAddendum) (string, error) {
+	tag, err := name.NewTag(b.registry + "/" + image.program + ":" + b.version)
+	if err != nil {
+		return "", err
+	}
+	options := []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain)}
+	if err := remote.WriteIndex(tag, index, options...); err != nil {
+		return "", fmt.Errorf("push %s: %w", tag, err)
+	}
+	for _, sbom := range sboms {
+		artifact := sbom.Add.(v1.Image)
+		digest, err := artifact.Digest()
+		if err != nil {
+			return "", err
+		}
+		if err := remote.Write(tag.Context().Digest(digest.String()), artifact, options...); err != nil {
+			return "", fmt.Errorf("push the SBOM of %s: %w", tag, err)
+		}
+	}
+	return tag.String(), nil
 }
 
 // compile returns the path of the compiled program.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,9 +18,12 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/require"
 )
@@ -212,6 +216,30 @@ func TestTheSameProgramGivesTheSameImage(t *testing.T) {
 		return string(content)
 	}
 	require.Equal(t, index(), index())
+}
+
+func TestPushedImagesHaveTheirSBOM(t *testing.T) {
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true)))
+	defer server.Close()
+	b := testBuilder(t, t.TempDir())
+	b.registry = strings.TrimPrefix(server.URL, "http://") + "/drydock"
+	pushed, err := b.build(t.Context(), images[0])
+	require.NoError(t, err)
+	require.Equal(t, b.registry+"/drydock-worker:"+version, pushed)
+
+	reference, err := name.ParseReference(pushed)
+	require.NoError(t, err)
+	pulled, err := remote.Image(reference, remote.WithPlatform(b.platforms[0]))
+	require.NoError(t, err)
+	require.NoError(t, validate.Image(pulled))
+	digest, err := pulled.Digest()
+	require.NoError(t, err)
+	referrers, err := remote.Referrers(reference.Context().Digest(digest.String()))
+	require.NoError(t, err)
+	listed, err := referrers.IndexManifest()
+	require.NoError(t, err)
+	require.Len(t, listed.Manifests, 1)
+	require.Equal(t, mediaTypeSBOM, listed.Manifests[0].ArtifactType)
 }
 
 func TestPlatformsThatAreNoneAreRefused(t *testing.T) {

@@ -42,11 +42,11 @@ func newCommand() *cobra.Command {
 				b.platforms = append(b.platforms, *platform)
 			}
 			for _, image := range images {
-				layout, err := b.build(cmd.Context(), image)
+				built, err := b.build(cmd.Context(), image)
 				if err != nil {
 					return fmt.Errorf("build the image of %s: %w", image.program, err)
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), layout)
+				fmt.Fprintln(cmd.OutOrStdout(), built)
 			}
 			return nil
 		},
@@ -54,6 +54,7 @@ func newCommand() *cobra.Command {
 	flags := cmd.Flags()
 	flags.StringVar(&b.root, "root", ".", "the repository")
 	flags.StringVar(&b.out, "out", "bin/images", "directory of the layouts, one for each image")
+	flags.StringVar(&b.registry, "registry", "", "also push the images there, e.g. registry.example.com/drydock, with the credentials that docker login or podman login saved")
 	flags.StringVar(&b.sbomTool, "sbom-tool", "bin/tools/cyclonedx-gomod", "program that lists the modules in a program")
 	flags.StringVar(&b.version, "version", "unknown", "version of the programs and tag of the images")
 	flags.StringVar(&b.revision, "revision", "", "commit that the programs are built from")
