@@ -4,25 +4,12 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"sync"
 	"syscall"
 	_ "time/tzdata" // time zones, where the system has none
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/spf13/cobra"
-	"go.temporal.io/sdk/worker"
-
-	"drydock.dev/drydock/activities/drain"
-	"drydock.dev/drydock/activities/rollouts"
-	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/controller"
-	"drydock.dev/drydock/internal/kube"
-	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows"
+	"drydock.dev/drydock/worker/app"
 )
 
 // version is set by the linker (see the Makefile).
@@ -31,118 +18,8 @@ var version = "unknown"
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	if err := newCommand().ExecuteContext(ctx); err != nil {
+	if err := app.NewCommand(version).ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
-}
-
-func newCommand() *cobra.Command {
-	o := defaultOptions()
-	cmd := &cobra.Command{
-		Use:   "drydock-worker",
-		Short: "Run Drydock's workflows and activities",
-		Long: `Run Drydock's workflows and activities.
-
-Clusters come from a clusters file (--clusters) or from contexts of a kubeconfig (--contexts, --hub-context). Inside a cluster, with
---cluster NAME, it runs only that cluster's activities, with its own ServiceAccount, and only polls and answers the task queue of that cluster.
-
-On SIGTERM or Ctrl-C it stops taking work and releases its running activities, which other workers retry at once.`,
-		Version:       version,
-		Args:          cobra.NoArgs,
-		SilenceUsage:  true,
-		SilenceErrors: true,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			o.complete(cmd.Flags())
-			return run(cmd.Context(), cmd.ErrOrStderr(), o)
-		},
-	}
-	o.addFlags(cmd.Flags())
-	return cmd
-}
-
-// run runs the worker until ctx is done or the worker fails fatally. It logs to logs.
-func run(ctx context.Context, logs io.Writer, o *options) error {
-	log, err := o.logger(logs)
-	if err != nil {
-		return err
-	}
-	if err := o.check(); err != nil {
-		return err
-	}
-	config, err := kube.ParseMaintenanceConfig(o.maintenanceConfig)
-	if err != nil {
-		return fmt.Errorf("--maintenance-config %w", err)
-	}
-	source, err := o.source()
-	if err != nil {
-		return err
-	}
-	registry := prometheus.NewRegistry() // controller-runtime's has the metrics of the process
-	metrics, err := temporal.NewMetrics(registry, log)
-	if err != nil {
-		return err
-	}
-	connection, err := o.connection.Options(log, metrics)
-	if err != nil {
-		return err
-	}
-	server, err := temporal.Dial(ctx, connection)
-	if err != nil {
-		return err
-	}
-	defer server.Close()
-	clusters := kube.New(source, kube.Options{
-		QPS: o.qps, Burst: o.burst, Log: log, UserAgent: "drydock-worker/" + version, MaintenanceConfig: config,
-	})
-	defer clusters.Close()
-
-	failed := make(chan error, 1)
-	w := worker.New(server, o.taskQueue(), o.workerOptions(func(err error) { failed <- err }))
-	if o.cluster == "" {
-		workflows.Register(w, o.versioned())
-	}
-	defaults := rollouts.Defaults{PrecacheImage: o.precacheImage, BackupImage: o.backupImage, PolicyEnforcement: ranv1.PolicyEnforcement(o.policyEnforcement)}
-	if o.controllers {
-		var controllers sync.WaitGroup
-		controllers.Go(func() {
-			controller.Run(ctx, source.Reachable(), source.HasHub(), controller.Options{
-				Clusters: clusters, Temporal: server, Log: log, NodeAnnotations: o.nodeAnnotations,
-			})
-		})
-		defer controllers.Wait()
-	}
-	if o.answersOnly() {
-		registerClusterActivities(w, clusters, drain.NewMetrics(registry))
-	} else {
-		registerActivities(w, clusters, server, drain.NewMetrics(registry), defaults)
-	}
-
-	ready := &readiness{temporal: server, namespace: connection.Namespace, clusters: clusters}
-	health, err := serveHealth(o.healthAddress, ready, registry)
-	if err != nil {
-		return err
-	}
-	defer health.close()
-	return work(ctx, w, ready, failed, log.With("taskQueue", o.taskQueue(), "temporal", connection.HostPort, "health", health.address()))
-}
-
-// work runs the worker until ctx is done or the worker fails fatally, and then releases its running activities.
-func work(ctx context.Context, w worker.Worker, ready *readiness, failed <-chan error, log *slog.Logger) error {
-	if err := w.Start(); err != nil {
-		return fmt.Errorf("start the worker: %w", err)
-	}
-	ready.working.Store(true)
-	log.Info("worker started", "version", version)
-	var err error
-	select {
-	case <-ctx.Done():
-	case err = <-failed:
-		err = fmt.Errorf("the worker failed: %w", err)
-	}
-	ready.working.Store(false)
-	log.Info("worker stopping: releasing running activities")
-	w.Stop()
-	log.Info("worker stopped")
-	return err
 }

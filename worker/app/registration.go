@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"go.temporal.io/sdk/client"
@@ -28,9 +28,9 @@ import (
 )
 
 // registerActivities registers every activity by the name of its method.
-func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, defaults rollouts.Defaults) {
+func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, defaults rollouts.Defaults, version string) {
 	waits := activitykit.Waits{Temporal: server, Workflows: server}
-	registerNodeActivities(w, clusters, waits, drains)
+	registerNodeActivities(w, clusters, waits, drains, version)
 	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Defaults: defaults})
 	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
@@ -45,15 +45,15 @@ func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, serv
 }
 
 // registerClusterActivities registers the activities of a worker that only answers the tasks of its cluster. They have no client of Temporal.
-func registerClusterActivities(w worker.ActivityRegistry, clusters *kube.Clusters, drains *drain.Metrics) {
-	registerNodeActivities(w, clusters, activitykit.Waits{}, drains)
+func registerClusterActivities(w worker.ActivityRegistry, clusters *kube.Clusters, drains *drain.Metrics, version string) {
+	registerNodeActivities(w, clusters, activitykit.Waits{}, drains, version)
 	w.RegisterActivity(&objects.Activities{Clusters: clusters})
 	w.RegisterActivity(&scheduler.Activities{Clusters: clusters})
 	w.RegisterActivity(&sweeper.Activities{Clusters: clusters})
 }
 
 // registerNodeActivities registers the activities that work on the nodes and objects of clusters.
-func registerNodeActivities(w worker.ActivityRegistry, clusters *kube.Clusters, waits activitykit.Waits, drains *drain.Metrics) {
+func registerNodeActivities(w worker.ActivityRegistry, clusters *kube.Clusters, waits activitykit.Waits, drains *drain.Metrics, version string) {
 	w.RegisterActivity(&node.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&drain.Activities{Clusters: clusters, Waits: waits, Metrics: drains})
 	w.RegisterActivity(&jobs.Activities{Clusters: clusters, Waits: waits})

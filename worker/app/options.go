@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"errors"
@@ -19,9 +19,12 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// options are the settings of the command line.
-type options struct {
-	connection temporal.Connection
+// Options are the settings of the command line.
+type Options struct {
+	// Connection is the access to Temporal.
+	Connection temporal.Connection
+
+	version string
 
 	clustersFile string
 	kubeconfig   string
@@ -49,8 +52,10 @@ type options struct {
 	logFormat     string
 }
 
-func defaultOptions() *options {
-	return &options{
+// NewOptions returns the defaults for a worker of that version.
+func NewOptions(version string) *Options {
+	return &Options{
+		version: version,
 		// Each node under maintenance has a waiting activity, which costs a goroutine.
 		activities: 1000, workflowTasks: 200, activityPollers: 5, workflowPollers: 16,
 		// Activities are cancelled when the stop begins, so that other workers retry them; this limits the wait for them.
@@ -63,13 +68,12 @@ func defaultOptions() *options {
 	}
 }
 
-func (o *options) addFlags(flags *pflag.FlagSet) {
-	o.connection.AddFlags(flags)
+// AddFlags adds the flags of the clusters, and of the work. Those of Temporal are the Connection's.
+func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.clustersFile, "clusters", "", "clusters file: the hub and the clusters, with the access to each, and what requests may use; with --cluster only the latter")
 	flags.StringVar(&o.kubeconfig, "kubeconfig", "", "kubeconfig file of --contexts and --hub-context (env KUBECONFIG; default ~/.kube/config); with --cluster, whose current context replaces the ServiceAccount")
 	flags.StringSliceVar(&o.contexts, "contexts", nil, "kubeconfig contexts of the clusters; a cluster's name is its context's")
 	flags.StringVar(&o.hubContext, "hub-context", "", "kubeconfig context of the hub")
-	flags.StringVar(&o.cluster, "cluster", "", "name of the cluster this worker runs in: it runs only the activities of that cluster, with its own ServiceAccount")
 	flags.Float32Var(&o.qps, "kube-qps", 0, "average requests per second to a cluster (default 300)")
 	flags.IntVar(&o.burst, "kube-burst", 0, "burst of requests to a cluster (default 600)")
 	flags.IntVar(&o.activities, "max-activities", o.activities, "concurrent activities; every node that is drained or waited for needs one")
@@ -83,14 +87,19 @@ func (o *options) addFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.controllers, "controllers", o.controllers, "start and steer maintenances by the objects in the clusters, and rollouts and windows by those on the hub (with --cluster, default false)")
 	flags.BoolVar(&o.nodeAnnotations, "node-annotations", false, "take the annotation drydock.dev/maintain of a node as a request for its maintenance")
 	flags.StringVar(&o.maintenanceConfig, "maintenance-config", o.maintenanceConfig, "NAMESPACE, or NAMESPACE/NAME, of the MaintenanceOperatorConfig with the budgets of a cluster")
-	flags.StringVar(&o.deployment, "deployment", "", "name of the worker deployment; with --build-id it turns on worker versioning")
-	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
 	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "address of /healthz, /readyz and /metrics; with port 0 the log names the port")
 	flags.StringVar(&o.logLevel, "log-level", o.logLevel, "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "text or json")
 }
 
-func (o *options) logger(to io.Writer) (*slog.Logger, error) {
+// addPlacementFlags adds the flags of a worker that is one of several.
+func (o *Options) addPlacementFlags(flags *pflag.FlagSet) {
+	flags.StringVar(&o.cluster, "cluster", "", "name of the cluster this worker runs in: it runs only the activities of that cluster, with its own ServiceAccount")
+	flags.StringVar(&o.deployment, "deployment", "", "name of the worker deployment; with --build-id it turns on worker versioning")
+	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
+}
+
+func (o *Options) logger(to io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level %q is not one of debug, info, warn, error", o.logLevel)
@@ -106,18 +115,18 @@ func (o *options) logger(to io.Writer) (*slog.Logger, error) {
 }
 
 // complete sets the defaults that depend on other flags. Controllers start and signal workflows, which a worker inside a cluster needs no right for otherwise.
-func (o *options) complete(flags *pflag.FlagSet) {
+func (o *Options) complete(flags *pflag.FlagSet) {
 	if o.cluster != "" && !flags.Changed("controllers") {
 		o.controllers = o.nodeAnnotations
 	}
-	o.connection.Worker, o.connection.AnswersOnly = true, o.answersOnly()
+	o.Connection.Worker, o.Connection.AnswersOnly = true, o.answersOnly()
 }
 
 // answersOnly reports whether this worker only polls its task queue and answers its tasks.
-func (o *options) answersOnly() bool { return o.cluster != "" && !o.controllers }
+func (o *Options) answersOnly() bool { return o.cluster != "" && !o.controllers }
 
 // check refuses settings that have no effect, or that make the SDK exit.
-func (o *options) check() error {
+func (o *Options) check() error {
 	switch {
 	case o.workflowTasks < 2:
 		return fmt.Errorf("--max-workflow-tasks %d: must be at least 2: one for cached workflows, one for others", o.workflowTasks)
@@ -148,7 +157,7 @@ func (o *options) check() error {
 }
 
 // source returns the clusters of this worker, and what the requests of users may make it do. With --cluster the clusters file says only the latter.
-func (o *options) source() (kube.Source, error) {
+func (o *Options) source() (kube.Source, error) {
 	source, err := o.access()
 	if err != nil {
 		return kube.Source{}, err
@@ -170,7 +179,7 @@ func (o *options) source() (kube.Source, error) {
 }
 
 // access returns the clusters of this worker. Exactly one way to name them must be used.
-func (o *options) access() (kube.Source, error) {
+func (o *Options) access() (kube.Source, error) {
 	byContext := len(o.contexts) > 0 || o.hubContext != ""
 	switch {
 	case byContext && (o.clustersFile != "" || o.cluster != ""):
@@ -192,7 +201,7 @@ func (o *options) access() (kube.Source, error) {
 }
 
 // taskQueue is the task queue that this worker polls.
-func (o *options) taskQueue() string {
+func (o *Options) taskQueue() string {
 	if o.cluster != "" {
 		return temporal.ClusterTaskQueue(o.cluster)
 	}
@@ -201,9 +210,9 @@ func (o *options) taskQueue() string {
 
 // versioned reports whether this worker is a version of a worker deployment. It is off by default: a versioned queue dispatches nothing until
 // an operator sets a current version.
-func (o *options) versioned() bool { return o.deployment != "" && o.buildID != "" }
+func (o *Options) versioned() bool { return o.deployment != "" && o.buildID != "" }
 
-func (o *options) workerOptions(onFatalError func(error)) worker.Options {
+func (o *Options) workerOptions(onFatalError func(error)) worker.Options {
 	settings := worker.Options{
 		Identity:                               temporal.WorkerIdentity(o.controllers, o.nodeAnnotations),
 		MaxConcurrentActivityExecutionSize:     o.activities,

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"context"
@@ -67,7 +67,7 @@ func TestClustersComeFromOneSourceOnly(t *testing.T) {
 	t.Setenv("KUBERNETES_SERVICE_HOST", "") // the tests may run in a pod
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			cmd := newCommand()
+			cmd := NewCommand("unknown")
 			cmd.SetArgs(tt.args)
 			require.EqualError(t, cmd.ExecuteContext(t.Context()), tt.err)
 		})
@@ -75,7 +75,7 @@ func TestClustersComeFromOneSourceOnly(t *testing.T) {
 }
 
 func TestAWorkerInsideAClusterRunsOnlyItsActivities(t *testing.T) {
-	o := defaultOptions()
+	o := NewOptions("unknown")
 	require.Equal(t, "drydock", o.taskQueue())
 	require.False(t, o.workerOptions(nil).DisableWorkflowWorker)
 	o.cluster = "spoke-1"
@@ -84,7 +84,7 @@ func TestAWorkerInsideAClusterRunsOnlyItsActivities(t *testing.T) {
 }
 
 func TestVersioningIsOffByDefault(t *testing.T) {
-	o := defaultOptions()
+	o := NewOptions("unknown")
 	require.Zero(t, o.workerOptions(nil).DeploymentOptions)
 	o.deployment = "drydock"
 	require.Zero(t, o.workerOptions(nil).DeploymentOptions, "a deployment without a build ID is not versioned")
@@ -96,7 +96,7 @@ func TestVersioningIsOffByDefault(t *testing.T) {
 }
 
 func TestTheDocumentationListsExactlyTheFlags(t *testing.T) {
-	text, err := os.ReadFile("../docs/reference/configuration.md")
+	text, err := os.ReadFile("../../docs/reference/configuration.md")
 	require.NoError(t, err)
 	_, table, found := strings.Cut(string(text), "| flag | default | meaning |\n|---|---|---|\n")
 	require.True(t, found)
@@ -107,7 +107,7 @@ func TestTheDocumentationListsExactlyTheFlags(t *testing.T) {
 			documented = append(documented, match[1])
 		}
 	}
-	newCommand().Flags().VisitAll(func(flag *pflag.Flag) { flags = append(flags, flag.Name) })
+	NewCommand("unknown").Flags().VisitAll(func(flag *pflag.Flag) { flags = append(flags, flag.Name) })
 	require.ElementsMatch(t, flags, documented)
 }
 
@@ -202,7 +202,7 @@ func begin(t *testing.T, args ...string) *running {
 	ctx, stop := context.WithCancel(t.Context())
 	t.Cleanup(stop)
 	r := &running{log: &devstacktest.Buffer{}, stop: stop, ended: make(chan error, 1)}
-	cmd := newCommand()
+	cmd := NewCommand("unknown")
 	cmd.SetArgs(args)
 	cmd.SetErr(r.log)
 	go func() { r.ended <- cmd.ExecuteContext(ctx) }()

@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"bytes"
@@ -29,7 +29,7 @@ func TestTheEndOfAWaitIsNotLoggedAsAnError(t *testing.T) {
 		{"Workflow panic", context.Canceled, true},
 	} {
 		for level, shown := range map[string]bool{"info": tt.shown, "debug": true} {
-			o := defaultOptions()
+			o := NewOptions("unknown")
 			o.logLevel = level
 			var out bytes.Buffer
 			log, err := o.logger(&out)

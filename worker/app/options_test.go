@@ -1,4 +1,4 @@
-package main
+package app
 
 import (
 	"strings"
@@ -23,9 +23,10 @@ func TestInvalidSettingsAreRefusedByFlag(t *testing.T) {
 		{"--build-id=v1", "--build-id also needs --deployment"},
 		{"--node-annotations --controllers=false", "--node-annotations also needs --controllers"},
 	} {
-		o := defaultOptions()
+		o := NewOptions("unknown")
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-		o.addFlags(flags)
+		o.AddFlags(flags)
+		o.addPlacementFlags(flags)
 		require.NoError(t, o.check())
 		require.NoError(t, flags.Parse(strings.Fields(refused.flag)))
 		require.ErrorContains(t, o.check(), refused.message)
@@ -34,7 +35,7 @@ func TestInvalidSettingsAreRefusedByFlag(t *testing.T) {
 
 // A cancellation reaches an activity with the response to a heartbeat. By default, heartbeats are throttled for up to a minute.
 func TestHeartbeatsAreThrottledBriefly(t *testing.T) {
-	o := defaultOptions()
+	o := NewOptions("unknown")
 	settings := o.workerOptions(nil)
 	for _, interval := range []time.Duration{settings.MaxHeartbeatThrottleInterval, settings.DefaultHeartbeatThrottleInterval} {
 		require.Positive(t, interval)
