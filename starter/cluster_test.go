@@ -17,6 +17,7 @@ import (
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/rollout"
+	"drydock.dev/drydock/internal/setup"
 )
 
 func TestCommandsOnARealCluster(t *testing.T) {
@@ -99,7 +100,7 @@ func find(t *testing.T, findings []finding, check string) finding {
 
 // setupKeepsForeignCRD creates the CRD of node locks of an older operator, without the release field.
 func setupKeepsForeignCRD(t *testing.T, objects dynamic.Interface) {
-	wanted, err := definitions(spokeSite)
+	wanted, err := setup.Definitions(setup.Spoke)
 	require.NoError(t, err)
 	i := slices.IndexFunc(wanted, func(d *unstructured.Unstructured) bool { return d.GetName() == lockCRD })
 	foreign := wanted[i].DeepCopy()
@@ -131,13 +132,13 @@ func setupInstalls(t *testing.T, objects dynamic.Interface) {
 	table := succeeds(t, "setup", "--hub-context", "hub")
 	require.Regexp(t, `(?m)^hub hub +CRD `+cgus+` +added$`, table)
 	require.Regexp(t, `(?m)^hub hub +namespace drydock-system +added$`, table)
-	require.True(t, established(crdNamed(t, objects, cgus)), "setup waits until the cluster serves it")
+	require.True(t, setup.Established(crdNamed(t, objects, cgus)), "setup waits until the cluster serves it")
 
 	// An older version of the CRD lacked a short name.
 	older := crdNamed(t, objects, cgus)
 	require.NoError(t, unstructured.SetNestedStringSlice(older.Object, nil, "spec", "names", "shortNames"))
 	older.SetManagedFields(nil)
-	_, err := objects.Resource(crdResource).Apply(t.Context(), cgus, withoutServerFields(older), metav1.ApplyOptions{FieldManager: createdBySetup, Force: true})
+	_, err := objects.Resource(crdResource).Apply(t.Context(), cgus, withoutServerFields(older), metav1.ApplyOptions{FieldManager: setup.FieldManager, Force: true})
 	require.NoError(t, err)
 	table = succeeds(t, "setup", "--hub-context", "hub")
 	require.Regexp(t, `(?m)^hub hub +CRD `+cgus+` +upToDate$`, table)

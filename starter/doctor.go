@@ -17,6 +17,7 @@ import (
 
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
+	"drydock.dev/drydock/internal/setup"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -158,7 +159,7 @@ func (c *cli) examineCluster(ctx context.Context, at place, where sites) []findi
 		return []finding{ill(at.String(), "check that the API server runs and that the credentials are valid", err)}
 	}
 	findings := []finding{well(at.String(), "kubernetes "+version.GitVersion)}
-	if at.site == hubSite {
+	if at.site == setup.Hub {
 		findings = append(findings, examineManagedClusters(asked, at), examineHubNamespace(ctx, config, at))
 	}
 	definitions, pruned := examineCRDs(ctx, config, at, where)
@@ -180,23 +181,23 @@ func examineManagedClusters(asked discovery.DiscoveryInterface, at place) findin
 // examineCRDs checks the CRDs of a cluster. It returns the names of those that lack fields of Drydock's.
 func examineCRDs(ctx context.Context, config *rest.Config, at place, where sites) (finding, []string) {
 	check := at.String() + ": CRDs"
-	client, err := newCRDClient(config)
+	client, err := setup.NewCRDs(config)
 	if err != nil {
 		return ill(check, "correct the kubeconfig", err), nil
 	}
-	wanted, err := definitions(at.site)
+	wanted, err := setup.Definitions(at.site)
 	if err != nil {
 		return ill(check, "install another build of drydock", err), nil
 	}
 	var missing, pruned, notes []string
 	for _, definition := range wanted {
-		state, lacking, err := client.inspect(ctx, definition)
+		state, lacking, err := client.Inspect(ctx, definition)
 		switch {
 		case err != nil:
 			return ill(check, "give the user of this context the right to get CRDs", err), nil
-		case state == crdMissing:
+		case state == setup.Missing:
 			missing = append(missing, definition.GetName())
-		case state == crdForeign && len(lacking) > 0:
+		case state == setup.Foreign && len(lacking) > 0:
 			pruned, notes = append(pruned, definition.GetName()), append(notes, crdNote(definition, lacking))
 		}
 	}
@@ -211,7 +212,7 @@ func examineCRDs(ctx context.Context, config *rest.Config, at place, where sites
 }
 
 func crdNote(definition *unstructured.Unstructured, lacking []string) string {
-	return definition.GetName() + ": " + foreignNote(lacking)
+	return definition.GetName() + ": " + setup.ForeignNote(lacking)
 }
 
 func printFindings(w *page, findings []finding) {

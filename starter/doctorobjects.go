@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/discovery"
 
 	"drydock.dev/drydock/internal/operators"
+	"drydock.dev/drydock/internal/setup"
 )
 
 // objectsFinding says on which kinds of objects workers with controllers act in a cluster, and why not on the others. off returns why a kind is left alone;
@@ -17,7 +18,7 @@ import (
 func objectsFinding(at place, off func(schema.GroupVersionKind) string) finding {
 	var acts, reasons []string
 	left := map[string][]string{}
-	for _, kind := range operators.Steered(at.site == hubSite) {
+	for _, kind := range operators.Steered(at.site == setup.Hub) {
 		why := off(kind)
 		if why == "" {
 			acts = append(acts, kind.Kind)

@@ -3,11 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/spf13/cobra"
 
+	"drydock.dev/drydock/internal/setup"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -51,11 +51,10 @@ for one whose InstallPlans the worker approves itself, node-annotations for one 
 
 // setupStep is the result of one step of setup.
 type setupStep struct {
-	Where string `json:"where"`
-	What  string `json:"what"`
-	// Result is added, upToDate or kept.
-	Result string `json:"result"`
-	Note   string `json:"note,omitempty"`
+	Where  string       `json:"where"`
+	What   string       `json:"what"`
+	Result setup.Result `json:"result"`
+	Note   string       `json:"note,omitempty"`
 }
 
 // setUp returns the completed steps, also if one failed.
@@ -77,17 +76,10 @@ func (c *cli) setUp(ctx context.Context, where sites) ([]setupStep, error) {
 	}
 	steps = append(steps, searchAttributeSteps(s, added)...)
 	for _, place := range where.places() {
-		installed, err := c.installCRDs(ctx, place)
-		steps = append(steps, installed...)
+		done, err := c.setUpCluster(ctx, place)
+		steps = append(steps, done...)
 		if err != nil {
 			return steps, err
-		}
-		if place.site == hubSite {
-			created, err := c.createHubNamespace(ctx, place)
-			if err != nil {
-				return steps, err
-			}
-			steps = append(steps, created)
 		}
 	}
 	return steps, nil
@@ -96,64 +88,30 @@ func (c *cli) setUp(ctx context.Context, where sites) ([]setupStep, error) {
 func searchAttributeSteps(s *server, added []string) []setupStep {
 	where := "temporal namespace " + s.namespace
 	if len(added) == 0 {
-		return []setupStep{{Where: where, What: "search attributes", Result: "upToDate"}}
+		return []setupStep{{Where: where, What: "search attributes", Result: setup.UpToDate}}
 	}
 	var steps []setupStep
 	for _, name := range added {
-		steps = append(steps, setupStep{Where: where, What: "search attribute " + name, Result: "added"})
+		steps = append(steps, setupStep{Where: where, What: "search attribute " + name, Result: setup.Added})
 	}
 	return steps
 }
 
-// installTimeout limits the time until a cluster serves a CRD.
-const installTimeout = 30 * time.Second
-
-// installCRDs installs the CRDs of a site on a cluster.
-func (c *cli) installCRDs(ctx context.Context, at place) ([]setupStep, error) {
-	ctx, cancel := context.WithTimeout(ctx, installTimeout)
-	defer cancel()
+// setUpCluster prepares a cluster.
+func (c *cli) setUpCluster(ctx context.Context, at place) ([]setupStep, error) {
 	config, err := c.kube.config(at.context)
 	if err != nil {
 		return nil, err
 	}
-	client, err := newCRDClient(config)
+	done, err := setup.Cluster(ctx, config, at.site)
+	steps := []setupStep{}
+	for _, step := range done {
+		steps = append(steps, setupStep{Where: at.String(), What: step.What, Result: step.Result, Note: step.Note})
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", at, err)
+		err = fmt.Errorf("%s: %w", at, err)
 	}
-	wanted, err := definitions(at.site)
-	if err != nil {
-		return nil, err
-	}
-	var steps []setupStep
-	for _, definition := range wanted {
-		step := setupStep{Where: at.String(), What: "CRD " + definition.GetName()}
-		state, missing, err := client.inspect(ctx, definition)
-		if err != nil {
-			return steps, fmt.Errorf("%s: get CRD %s: %w", at, definition.GetName(), err)
-		}
-		switch state {
-		case crdForeign:
-			step.Result, step.Note = "kept", foreignNote(missing)
-		default:
-			if err := client.install(ctx, definition); err != nil {
-				return steps, fmt.Errorf("%s: install CRD %s: %w", at, definition.GetName(), err)
-			}
-			step.Result = map[crdState]string{crdMissing: "added", crdOurs: "upToDate"}[state]
-		}
-		steps = append(steps, step)
-	}
-	return steps, nil
-}
-
-func foreignNote(missing []string) string {
-	if len(missing) == 0 {
-		return "another client created it"
-	}
-	const shown = 3
-	if len(missing) > shown {
-		missing = append(missing[:shown:shown], fmt.Sprintf("and %d more", len(missing)-shown))
-	}
-	return "another client created it, and it lacks these fields: " + joined(missing)
+	return steps, err
 }
 
 func printSteps(w *page, steps []setupStep) {

@@ -2,6 +2,8 @@ package main
 
 import (
 	"github.com/spf13/cobra"
+
+	"drydock.dev/drydock/internal/setup"
 )
 
 // sites are the kubeconfig contexts of the hub and of spokes.
@@ -22,7 +24,7 @@ func (c *cli) addSiteFlags(cmd *cobra.Command, s *sites) {
 // place is a cluster in one use. A hub that is also a spoke is two places.
 type place struct {
 	context string
-	site    site
+	site    setup.Site
 }
 
 func (p place) String() string { return string(p.site) + " " + p.context }
@@ -30,10 +32,10 @@ func (p place) String() string { return string(p.site) + " " + p.context }
 func (s sites) places() []place {
 	var places []place
 	if s.hub != "" {
-		places = append(places, place{s.hub, hubSite})
+		places = append(places, place{s.hub, setup.Hub})
 	}
 	for _, context := range s.spokes {
-		places = append(places, place{context, spokeSite})
+		places = append(places, place{context, setup.Spoke})
 	}
 	return places
 }

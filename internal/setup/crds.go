@@ -1,4 +1,5 @@
-package main
+// Package setup prepares clusters for Drydock: CRDs, and the namespace of the hub in which Drydock saves what must outlive a workflow.
+package setup
 
 import (
 	"context"
@@ -29,15 +30,16 @@ import (
 // the kind.
 const (
 	annotationCreatedBy = "drydock.dev/created-by"
-	createdBySetup      = "drydock-setup"
+	// FieldManager is setup as the manager of fields.
+	FieldManager = "drydock-setup"
 )
 
-// site is the use of a cluster.
-type site string
+// Site is the use of a cluster.
+type Site string
 
 const (
-	hubSite   site = "hub"
-	spokeSite site = "spoke"
+	Hub   Site = "hub"
+	Spoke Site = "spoke"
 )
 
 // ofHub reports whether a CRD belongs on the hub: its objects are about many clusters, such as rollouts, windows and status pages.
@@ -46,15 +48,15 @@ func ofHub(file string) bool {
 		strings.HasPrefix(file, sreportalv1.GroupVersion.Group+"_")
 }
 
-// definitions are the CRDs to install on a site: those about many clusters on the hub, all others on the spokes.
-func definitions(where site) ([]*unstructured.Unstructured, error) {
+// Definitions are the CRDs to install on a site: those about many clusters on the hub, all others on the spokes.
+func Definitions(where Site) ([]*unstructured.Unstructured, error) {
 	files, err := fs.Glob(crds.Files, "*.yaml")
 	if err != nil {
 		return nil, err
 	}
 	var wanted []*unstructured.Unstructured
 	for _, file := range files {
-		if ofHub(file) != (where == hubSite) {
+		if ofHub(file) != (where == Hub) {
 			continue
 		}
 		text, err := fs.ReadFile(crds.Files, file)
@@ -70,60 +72,60 @@ func definitions(where site) ([]*unstructured.Unstructured, error) {
 	return wanted, nil
 }
 
-// crdClient reads and writes the CRDs of one cluster.
-type crdClient struct{ dynamic.ResourceInterface }
+// CRDs reads and writes the CRDs of one cluster.
+type CRDs struct{ dynamic.ResourceInterface }
 
-func newCRDClient(config *rest.Config) (crdClient, error) {
+func NewCRDs(config *rest.Config) (CRDs, error) {
 	client, err := dynamic.NewForConfig(config)
 	if err != nil {
-		return crdClient{}, err
+		return CRDs{}, err
 	}
-	return crdClient{client.Resource(schema.GroupVersionResource{
+	return CRDs{client.Resource(schema.GroupVersionResource{
 		Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions",
 	})}, nil
 }
 
-// crdState is the state of a CRD on a cluster.
-type crdState string
+// State is the state of a CRD on a cluster.
+type State string
 
 const (
-	crdMissing crdState = "missing"
-	// crdOurs: setup created it. crdForeign: another client did.
-	crdOurs    crdState = "ours"
-	crdForeign crdState = "foreign"
+	Missing State = "missing"
+	// Ours: setup created it. Foreign: another client did.
+	Ours    State = "ours"
+	Foreign State = "foreign"
 )
 
-// inspect returns the state of a CRD, and the fields that a foreign one lacks: that cluster drops them from objects.
-func (c crdClient) inspect(ctx context.Context, wanted *unstructured.Unstructured) (crdState, []string, error) {
+// Inspect returns the state of a CRD, and the fields that a foreign one lacks: that cluster drops them from objects.
+func (c CRDs) Inspect(ctx context.Context, wanted *unstructured.Unstructured) (State, []string, error) {
 	found, err := c.Get(ctx, wanted.GetName(), metav1.GetOptions{})
 	switch {
 	case apierrors.IsNotFound(err):
-		return crdMissing, nil, nil
+		return Missing, nil, nil
 	case err != nil:
 		return "", nil, err
-	case found.GetAnnotations()[annotationCreatedBy] == createdBySetup:
-		return crdOurs, nil, nil
+	case found.GetAnnotations()[annotationCreatedBy] == FieldManager:
+		return Ours, nil, nil
 	}
-	return crdForeign, lacks(found, wanted), nil
+	return Foreign, lacks(found, wanted), nil
 }
 
-// install creates or updates a CRD that setup owns, and waits until the cluster serves it. Fields with another manager are a conflict, and
+// Install creates or updates a CRD that setup owns, and waits until the cluster serves it. Fields with another manager are a conflict, and
 // are not overwritten.
-func (c crdClient) install(ctx context.Context, wanted *unstructured.Unstructured) error {
+func (c CRDs) Install(ctx context.Context, wanted *unstructured.Unstructured) error {
 	wanted = wanted.DeepCopy()
 	annotations := wanted.GetAnnotations()
 	if annotations == nil {
 		annotations = map[string]string{}
 	}
-	annotations[annotationCreatedBy] = createdBySetup
+	annotations[annotationCreatedBy] = FieldManager
 	wanted.SetAnnotations(annotations)
-	if _, err := c.Apply(ctx, wanted.GetName(), wanted, metav1.ApplyOptions{FieldManager: createdBySetup}); err != nil {
+	if _, err := c.Apply(ctx, wanted.GetName(), wanted, metav1.ApplyOptions{FieldManager: FieldManager}); err != nil {
 		return err
 	}
 	return c.awaitEstablished(ctx, wanted.GetName())
 }
 
-func (c crdClient) awaitEstablished(ctx context.Context, name string) error {
+func (c CRDs) awaitEstablished(ctx context.Context, name string) error {
 	one := fields.OneTermEqualSelector("metadata.name", name).String()
 	source := &cache.ListWatch{
 		ListWithContextFunc: func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
@@ -137,12 +139,12 @@ func (c crdClient) awaitEstablished(ctx context.Context, name string) error {
 	}
 	_, err := watchtools.UntilWithSync(ctx, source, &unstructured.Unstructured{}, nil, func(event watch.Event) (bool, error) {
 		definition, ok := event.Object.(*unstructured.Unstructured)
-		return ok && established(definition), nil
+		return ok && Established(definition), nil
 	})
 	return err
 }
 
-func established(definition *unstructured.Unstructured) bool {
+func Established(definition *unstructured.Unstructured) bool {
 	conditions, _, _ := unstructured.NestedSlice(definition.Object, "status", "conditions")
 	return slices.ContainsFunc(conditions, func(condition any) bool {
 		fields, _ := condition.(map[string]any)
