@@ -47,6 +47,13 @@ build: ## Build bin/drydock and bin/drydock-worker
 	$(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/drydock ./starter
 	$(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/drydock-worker ./worker
 
+# Temporal's server is compiled in a module of its own.
+STANDALONE := deploy/standalone
+
+.PHONY: standalone
+standalone: ## Build bin/drydock-standalone: Drydock and Temporal in one process
+	cd $(STANDALONE) && GOWORK=off $(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o ../../bin/drydock-standalone .
+
 # Lint vets. Tests are built with the flags of programs: what both use is compiled once, and links faster without cgo. The race detector
 # needs cgo; Go then links by itself what it would have gcc link, because something imports plugin.
 TEST_FLAGS = -vet=off -timeout 60m $(BUILD_FLAGS)
@@ -61,14 +68,14 @@ CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/har
 .PHONY: test
 test: servers build chromium supply-chain ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
-	@$(MAKE) --no-print-directory --keep-going -j4 test-shared test-alone test-concurrent test-others
+	@$(MAKE) --no-print-directory --keep-going -j5 test-shared test-alone test-concurrent test-others test-standalone
 else
 	$(RACE_TEST) $(PKG)
 endif
 
 # Tests on servers wait more than they compute. The end-to-end tests take longest, so all others run beside them with a lower priority: that of the
 # servers of their clusters, or below it. End-to-end tests that run alone on their fleet have another fleet than those that share one.
-.PHONY: test-shared test-alone test-concurrent test-others
+.PHONY: test-shared test-alone test-concurrent test-others test-standalone
 test-shared:
 	@E2E_PART=shared $(GO_TEST) ./internal/e2e
 test-alone:
@@ -77,6 +84,9 @@ test-concurrent:
 	@nice -n 10 $(RACE_TEST) -p 2 ./starter ./internal/statuspage $(CONCURRENT)
 test-others:
 	@nice -n 10 env $(GO_TEST) -p 2 ./activities/drain ./activities/locks $(filter-out $(CONCURRENT) %/internal/attack %/internal/chaos %/internal/e2e,$(shell go list ./...))
+
+test-standalone:
+	@cd $(STANDALONE) && nice -n 10 env GOWORK=off $(GO_TEST) .
 
 # SERVER_TESTS are packages all of whose tests need servers. Linking their tests takes longer than many tests.
 SERVER_TESTS = $(shell go list $$(grep -rlE --include='*_test.go' 'MainNeedsServers|activitytest\.Main' . | xargs dirname))
@@ -137,6 +147,7 @@ lint: checkers ## Check the code and the prose: vet, staticcheck, workflowcheck,
 	go mod tidy -diff
 	$(LINT_ENV) go vet ./...
 	$(LINT_ENV) $(TOOLS)/staticcheck ./...
+	cd $(STANDALONE) && export GOWORK=off && go mod tidy -diff && $(LINT_ENV) go vet . && $(LINT_ENV) ../../$(TOOLS)/staticcheck .
 	$(LINT_ENV) $(TOOLS)/workflowcheck ./workflows/...
 	@unformatted=$$($(TOOLS)/gofumpt -l .); \
 	if [ -n "$$unformatted" ]; then echo "not formatted (make format does it):"; echo "$$unformatted"; exit 1; fi

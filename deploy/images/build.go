@@ -112,8 +112,8 @@ func (b builder) compile(ctx context.Context, image image, platform v1.Platform)
 		return "", err
 	}
 	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w -X main.version="+b.version, "-o", program, image.pkg)
-	build.Dir = b.root
-	build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
+	build.Dir = filepath.Join(b.root, image.module)
+	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
 	if output, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("compile %s for %s: %w\n%s", image.pkg, platform, err, output)
 	}

@@ -4,6 +4,8 @@ package main
 type image struct {
 	// program is its file name, and the name of the image. pkg is the package to compile.
 	program, pkg string
+	// module is the directory of the module that has the package; empty: the repository.
+	module      string
 	title        string
 	description  string
 	// links are other paths of the program.
@@ -25,5 +27,9 @@ var images = []image{
 	{
 		program: "drydock", pkg: "./starter", user: nonRoot, limit: 40,
 		title: "Drydock", description: "The CLI of Drydock, its status page (serve) and its codec server.",
+	},
+	{
+		program: "drydock-standalone", pkg: ".", module: "deploy/standalone", user: nonRoot, limit: 60,
+		title: "Drydock standalone", description: "Drydock with Temporal in one process.",
 	},
 }

@@ -32,7 +32,7 @@ func TestTheEndOfAWaitIsNotLoggedAsAnError(t *testing.T) {
 			o := NewOptions("unknown")
 			o.logLevel = level
 			var out bytes.Buffer
-			log, err := o.logger(&out)
+			log, err := o.Logger(&out)
 			require.NoError(t, err)
 			sdklog.With(sdklog.NewStructuredLogger(log), "WorkerID", "w1").Error(tt.message, "Error", tt.err)
 			require.Equal(t, shown, out.Len() > 0, "%s %v at %s: %s", tt.message, tt.err, level, out.String())

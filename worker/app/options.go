@@ -99,7 +99,8 @@ func (o *Options) addPlacementFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.buildID, "build-id", "", "version of the worker deployment")
 }
 
-func (o *Options) logger(to io.Writer) (*slog.Logger, error) {
+// Logger writes as the flags say.
+func (o *Options) Logger(to io.Writer) (*slog.Logger, error) {
 	var level slog.Level
 	if err := level.UnmarshalText([]byte(o.logLevel)); err != nil {
 		return nil, fmt.Errorf("--log-level %q is not one of debug, info, warn, error", o.logLevel)
@@ -119,14 +120,13 @@ func (o *Options) complete(flags *pflag.FlagSet) {
 	if o.cluster != "" && !flags.Changed("controllers") {
 		o.controllers = o.nodeAnnotations
 	}
-	o.Connection.Worker, o.Connection.AnswersOnly = true, o.answersOnly()
 }
 
 // answersOnly reports whether this worker only polls its task queue and answers its tasks.
 func (o *Options) answersOnly() bool { return o.cluster != "" && !o.controllers }
 
-// check refuses settings that have no effect, or that make the SDK exit.
-func (o *Options) check() error {
+// Check refuses settings that have no effect, or that make the SDK exit.
+func (o *Options) Check() error {
 	switch {
 	case o.workflowTasks < 2:
 		return fmt.Errorf("--max-workflow-tasks %d: must be at least 2: one for cached workflows, one for others", o.workflowTasks)
@@ -156,8 +156,8 @@ func (o *Options) check() error {
 	return nil
 }
 
-// source returns the clusters of this worker, and what the requests of users may make it do. With --cluster the clusters file says only the latter.
-func (o *Options) source() (kube.Source, error) {
+// Source returns the clusters of this worker, and what the requests of users may make it do. With --cluster the clusters file says only the latter.
+func (o *Options) Source() (kube.Source, error) {
 	source, err := o.access()
 	if err != nil {
 		return kube.Source{}, err

@@ -27,9 +27,9 @@ func TestInvalidSettingsAreRefusedByFlag(t *testing.T) {
 		flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 		o.AddFlags(flags)
 		o.addPlacementFlags(flags)
-		require.NoError(t, o.check())
+		require.NoError(t, o.Check())
 		require.NoError(t, flags.Parse(strings.Fields(refused.flag)))
-		require.ErrorContains(t, o.check(), refused.message)
+		require.ErrorContains(t, o.Check(), refused.message)
 	}
 }
 

@@ -50,18 +50,18 @@ On SIGTERM or Ctrl-C it stops taking work and releases its running activities, w
 
 // Run runs a worker until ctx is done or the worker fails fatally. It logs to logs.
 func Run(ctx context.Context, logs io.Writer, o *Options) error {
-	log, err := o.logger(logs)
+	log, err := o.Logger(logs)
 	if err != nil {
 		return err
 	}
-	if err := o.check(); err != nil {
+	if err := o.Check(); err != nil {
 		return err
 	}
 	config, err := kube.ParseMaintenanceConfig(o.maintenanceConfig)
 	if err != nil {
 		return fmt.Errorf("--maintenance-config %w", err)
 	}
-	source, err := o.source()
+	source, err := o.Source()
 	if err != nil {
 		return err
 	}
@@ -70,6 +70,7 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	if err != nil {
 		return err
 	}
+	o.Connection.Worker, o.Connection.AnswersOnly = true, o.answersOnly()
 	connection, err := o.Connection.Options(log, metrics)
 	if err != nil {
 		return err
