@@ -6,8 +6,8 @@ type image struct {
 	program, pkg string
 	// module is the directory of the module that has the package; empty: the repository.
 	module      string
-	title        string
-	description  string
+	title       string
+	description string
 	// links are other paths of the program.
 	links []string
 	// user runs the program: a number, so that Kubernetes can check that it is not root.
