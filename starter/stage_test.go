@@ -105,9 +105,9 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(simulatedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})
 	hub := &rollouts.Activities{Clusters: kube.New(kube.Source{}.Allowing(s.allowed), kube.Options{})}
 	for name, play := range map[string]any{
-		"PlanRollout": func(_ context.Context, cgu ranv1.ClusterGroupUpgrade) (rollouts.Plan, error) {
+		"PlanRollout": func(_ context.Context, in rollouts.PlanInput) (rollouts.Plan, error) {
 			inventory := rollout.Inventory{Clusters: []rollout.Cluster{{Name: "spoke-1"}, {Name: "spoke-2"}, {Name: "spoke-3"}}}
-			return rollouts.Plan{Plan: rollout.NewPlan(&cgu, inventory, time.Now())}, nil
+			return rollouts.Plan{Plan: rollout.NewPlan(&in.Object, inventory, time.Now())}, nil
 		},
 		"CheckNodeMaintenance": hub.CheckNodeMaintenance,
 		"LocateCluster":        func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },

@@ -25,7 +25,8 @@ func newUpgradePlan(c *cli) *cobra.Command {
 		Short: "Show which clusters a rollout would upgrade, in which batches",
 		Long: `Show which clusters a rollout would upgrade, in which batches. The command starts nothing. It plans from the objects on the hub (--context)
 or in a file (--snapshot), with the same function as the rollout, and notes which clusters are offline now. It does not check the
-workers: a missing Job image or missing credentials for a cluster show up only in the rollout.
+workers: a missing Job image or missing credentials for a cluster show up only in the rollout. With preCaching it shows which images the
+rollout pulls, and which objects name them; only the rollout looks up the image of a version in its update graph.
 
 With --drains a worker makes the plan, and also previews the drain of each node of the first clusters: how many pods it would evict, and which would
 block it. Then the command needs Temporal, and no credentials of the hub.
@@ -144,6 +145,7 @@ func renderPlan(w *page, object *ranv1.ClusterGroupUpgrade, plan rollout.Plan) {
 	if t.Length() > 0 {
 		fmt.Fprintln(w, t.Render())
 	}
+	renderPrecaching(w, plan)
 	if twice := namedTwice(object); twice != "" {
 		fmt.Fprintln(w, twice)
 	}

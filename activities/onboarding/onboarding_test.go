@@ -191,7 +191,7 @@ func TestPrecachedImagesAreReadFromTheHub(t *testing.T) {
 	var plan rollouts.Plan
 	require.Eventually(t, func() bool {
 		var err error
-		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Defaults: rollouts.Defaults{PrecacheImage: "pull:1", BackupImage: "backup:1"}}).PlanRollout(t.Context(), cgu)
+		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Defaults: rollouts.Defaults{PrecacheImage: "pull:1", BackupImage: "backup:1"}}).PlanRollout(t.Context(), rollouts.PlanInput{Object: cgu})
 		return err == nil && plan.Valid()
 	}, activitytest.EventTimeout, 20*time.Millisecond)
 	require.Equal(t, "pull:1", plan.PreCacheImage)
@@ -205,16 +205,16 @@ func TestPrecachedImagesAreReadFromTheHub(t *testing.T) {
 	other.Spec.PreCachingConfigRef = &ranv1.ObjectRef{Name: "elsewhere"}
 	require.Eventually(t, func() bool {
 		var err error
-		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Defaults: rollouts.Defaults{PrecacheImage: "pull:1", BackupImage: "backup:1"}}).PlanRollout(t.Context(), other)
+		plan, err = (&rollouts.Activities{Clusters: activitytest.Clusters, Defaults: rollouts.Defaults{PrecacheImage: "pull:1", BackupImage: "backup:1"}}).PlanRollout(t.Context(), rollouts.PlanInput{Object: other})
 		return err == nil && len(plan.Problems()) == 1 &&
 			strings.Contains(plan.Problems()[0], "PreCachingConfig default/elsewhere: spec.overrides.preCacheImage: Forbidden: image elsewhere.example.com/pull:1")
 	}, activitytest.EventTimeout, 20*time.Millisecond, "%q", &plan)
 	require.Empty(t, plan.RemediationPlan)
 
-	plan, err := (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+	plan, err := (&rollouts.Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), rollouts.PlanInput{Object: cgu})
 	require.NoError(t, err)
 	require.Len(t, plan.Problems(), 2, "%q", plan.Problems())
 	require.Contains(t, plan.Problems()[0], "start the workers with --backup-image")
-	require.Contains(t, plan.Problems()[1], "spec.overrides.preCacheImage: Required value")
+	require.Contains(t, plan.Problems()[1], "no image for the Jobs that pull: start the workers with --precache-image")
 	require.Empty(t, plan.RemediationPlan)
 }

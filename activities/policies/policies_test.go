@@ -329,7 +329,7 @@ func TestARolloutOfPoliciesIsPlannedFromThePoliciesOfTheHub(t *testing.T) {
 		t.Helper()
 		require.EventuallyWithT(t, func(c *assert.CollectT) { // the ManagedClusters are read from the cache
 			var err error
-			planned, err = activities.PlanRollout(t.Context(), cgu)
+			planned, err = activities.PlanRollout(t.Context(), rollouts.PlanInput{Object: cgu})
 			assert.NoError(c, err)
 			assert.Len(c, planned.Conditions, 2)
 			assert.Contains(c, planned.Conditions[len(planned.Conditions)-1].Message, validated)

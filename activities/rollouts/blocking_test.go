@@ -185,13 +185,13 @@ func TestASavedBlockerThatDrydockDidNotWriteIsRefused(t *testing.T) {
 
 func TestAPlanWithACycleIsNotValid(t *testing.T) {
 	save(t, "ouroboros", "", "tail")
-	plan, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), ranv1.ClusterGroupUpgrade{
+	plan, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), PlanInput{Object: ranv1.ClusterGroupUpgrade{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "tail"},
 		Spec: ranv1.ClusterGroupUpgradeSpec{
 			ClusterSelector: []string{"no=such"}, BlockingCRs: blockedBy("default", "ouroboros"),
 			RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1)},
 		},
-	})
+	}})
 	require.NoError(t, err)
 	require.False(t, plan.Valid())
 	require.Contains(t, plan.Problems()[0], "default/tail -> default/ouroboros -> default/tail")

@@ -66,7 +66,7 @@ func TestAClusterCompliesOnlyIfItsReplicaSaysSo(t *testing.T) {
 	var planned Plan
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		var err error
-		planned, err = a.PlanRollout(t.Context(), cgu)
+		planned, err = a.PlanRollout(t.Context(), PlanInput{Object: cgu})
 		assert.NoError(c, err)
 		assert.Equal(c, [][]string{{clusters["differs"], clusters["lacks"], clusters["outdated"]}}, planned.RemediationPlan)
 	}, activitytest.EventTimeout, 20*time.Millisecond)
@@ -94,7 +94,7 @@ func TestAPolicyThatIsCreatedChangesThePlan(t *testing.T) {
 	require.Equal(t, []string{"Missing managed policies: [base]"}, waiting.Problems())
 	ended := make(chan error, 1)
 	go func() {
-		ended <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{Object: cgu, Digest: waiting.Digest})
+		ended <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{PlanInput: PlanInput{Object: cgu}, Digest: waiting.Digest})
 	}()
 	createPolicy(t, namespace, "base", `{"status":{}}`)
 	select {

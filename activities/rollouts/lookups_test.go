@@ -59,7 +59,7 @@ func TestAPlanNamesTheClustersThatAreOffline(t *testing.T) {
 	require.Empty(t, before.Offline)
 	changed := make(chan error, 1)
 	go func() {
-		changed <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{Object: cgu, Digest: before.Digest})
+		changed <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{PlanInput: PlanInput{Object: cgu}, Digest: before.Digest})
 	}()
 	activitytest.SetAvailable(t, cluster, metav1.ConditionUnknown)
 	select {

@@ -170,7 +170,7 @@ func TestALabelThatNoClusterCanHaveIsRefused(t *testing.T) {
 
 	cgu := activitytest.NodeRollout(activitytest.SpokeName)
 	cgu.Spec.Actions.BeforeEnable = &ranv1.BeforeEnable{AddClusterLabels: map[string]string{"a": "no good"}}
-	_, err = (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+	_, err = (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), PlanInput{Object: cgu})
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "a plan refuses such a label")
 	require.ErrorContains(t, err, "spec.actions.beforeEnable.addClusterLabels")
 }

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,6 +29,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/manifestworks"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/snapshot"
 	"drydock.dev/drydock/internal/temporal"
@@ -40,6 +42,8 @@ type Activities struct {
 	// Workflows answers for the rollouts that are retried.
 	Workflows activitykit.Querier
 	Defaults  Defaults
+	// Releases looks up releases of the platform.
+	Releases ReleaseFinder
 }
 
 // Defaults are the defaults of this worker for rollouts.
@@ -72,8 +76,8 @@ type Plan struct {
 	Spec *ranv1.ClusterGroupUpgradeSpec `json:"spec,omitempty"`
 }
 
-// planReader reads policies, what places them and the status of ManagedClusters from the API server, and all other objects from the cache. Of policies, the cache
-// has only replicas.
+// planReader reads policies, what places them, the status of ManagedClusters and ConfigMaps from the API server, and all other objects from the cache. Of policies,
+// the cache has only replicas, and only some ConfigMaps may be read.
 type planReader struct {
 	client.Reader
 	api client.Reader
@@ -82,8 +86,9 @@ type planReader struct {
 // Get implements client.Reader.
 func (r planReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	untyped, _ := object.(*unstructured.Unstructured)
+	_, overrides := object.(*corev1.ConfigMap)
 	root := object.GetObjectKind().GroupVersionKind() == policies.Policies && !policies.IsReplica(key.Name)
-	if root || untyped != nil && slices.Contains([]schema.GroupVersionKind{activitykit.ManagedClusterKind, snapshot.CRDs}, untyped.GroupVersionKind()) {
+	if root || overrides || untyped != nil && slices.Contains([]schema.GroupVersionKind{activitykit.ManagedClusterKind, snapshot.CRDs}, untyped.GroupVersionKind()) {
 		return r.api.Get(ctx, key, object, options...)
 	}
 	return r.Reader.Get(ctx, key, object, options...)
@@ -98,10 +103,18 @@ func (r planReader) List(ctx context.Context, list client.ObjectList, options ..
 	return r.Reader.List(ctx, list, options...)
 }
 
-// PlanRollout selects the clusters of a rollout and divides them into batches. The plan is invalid if no worker has credentials for a cluster.
+// PlanInput is a rollout to plan.
+type PlanInput struct {
+	Object ranv1.ClusterGroupUpgrade `json:"object"`
+	// Release is the release that was looked up for it; nil: none was.
+	Release *precache.LookedUp `json:"release,omitempty"`
+}
+
+// PlanRollout selects the clusters of a rollout and divides them into batches. The plan is invalid if no worker has credentials for a cluster. If it needs
+// another release to be looked up, Release of the plan is that release.
 // Errors: those of CheckRollout; NotFound if the hub does not serve ManagedClusters.
-func (r *Activities) PlanRollout(ctx context.Context, given ranv1.ClusterGroupUpgrade) (Plan, error) {
-	plan, err := r.plan(ctx, given)
+func (r *Activities) PlanRollout(ctx context.Context, in PlanInput) (Plan, error) {
+	plan, err := r.plan(ctx, in)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -122,8 +135,8 @@ func digestOf(plan Plan) (string, error) {
 
 // AwaitOtherPlanInput is a rollout with the digest of its plan; empty: it has none.
 type AwaitOtherPlanInput struct {
-	Object ranv1.ClusterGroupUpgrade `json:"object"`
-	Digest string                    `json:"digest,omitempty"`
+	PlanInput
+	Digest string `json:"digest,omitempty"`
 }
 
 // planShare is the part of the time in which a rollout that waits for another plan is planned, at most.
@@ -143,11 +156,15 @@ func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput)
 		object.SetGroupVersionKind(kind)
 		kinds = append(kinds, kube.IfServed(object))
 	}
+	if in.Object.Spec.PreCaching {
+		overrides := rollout.PreCachingOverridesOf(&in.Object)
+		kinds = append(kinds, kube.SingleObject(&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: overrides.Namespace, Name: overrides.Name}}))
+	}
 	alarm := time.NewTimer(0)
 	alarm.Stop()
 	return r.Waits.AwaitAlarm(ctx, alarm.C, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		started := time.Now()
-		plan, err := r.PlanRollout(ctx, in.Object)
+		plan, err := r.PlanRollout(ctx, in.PlanInput)
 		if err != nil {
 			return temporal.Observation{}, true, err
 		}
@@ -169,8 +186,8 @@ func setAlarm(alarm *time.Timer, at time.Time) {
 }
 
 // plan is PlanRollout without the digest.
-func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) (Plan, error) {
-	cgu, err := r.CheckRollout(ctx, given)
+func (r *Activities) plan(ctx context.Context, in PlanInput) (Plan, error) {
+	cgu, err := r.CheckRollout(ctx, in.Object)
 	if err != nil {
 		return Plan{}, err
 	}
@@ -194,11 +211,11 @@ func (r *Activities) plan(ctx context.Context, given ranv1.ClusterGroupUpgrade) 
 	if err != nil {
 		return Plan{}, activitykit.Explain(hub, "read what the plan depends on", err)
 	}
-	inventory.Rollouts = rollouts
+	inventory.Rollouts, inventory.Release = rollouts, in.Release
 	plan := Plan{Plan: rollout.NewPlan(&cgu, inventory, now), TaskQueues: map[string]string{}, Settles: inventory.Settles}
 	plan.PolicyNamespaces, plan.PolicyContent = plan.Plan.PolicyNamespaces, plan.Plan.PolicyContent
 	plan.NotBound = rollout.CompactNotBound(plan.Plan.NotBound, slices.Concat(plan.RemediationPlan...))
-	if len(rollout.ChangedFields(given.Spec, spec)) > 0 {
+	if len(rollout.ChangedFields(in.Object.Spec, spec)) > 0 {
 		plan.Spec = &spec
 	}
 	if !plan.Valid() {

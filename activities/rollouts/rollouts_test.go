@@ -28,7 +28,7 @@ func plan(t *testing.T, cgu ranv1.ClusterGroupUpgrade) Plan {
 	var plan Plan
 	require.Eventually(t, func() bool {
 		var err error
-		plan, err = (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+		plan, err = (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), PlanInput{Object: cgu})
 		return err == nil && plan.Conditions[0].Status == metav1.ConditionTrue
 	}, activitytest.EventTimeout, 20*time.Millisecond)
 	return plan
@@ -56,7 +56,7 @@ func TestAClusterWithoutWorkersMakesThePlanInvalid(t *testing.T) {
 func TestAnInvalidRemediationIsRefusedByThePlan(t *testing.T) {
 	cgu := activitytest.NodeRollout(activitytest.SpokeName)
 	cgu.Spec.NodeMaintenance.DrainSpec = &maintenancev1.DrainSpec{PodSelector: "app in (web"}
-	_, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+	_, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), PlanInput{Object: cgu})
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "spec.nodeMaintenance.drainSpec.podSelector")
 }
@@ -76,7 +76,7 @@ func TestAPlanSetsDefaultsAndRefusesInvalidFields(t *testing.T) {
 
 	cgu.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt32(0)
 	cgu.Spec.BatchTimeoutAction = "Explode"
-	_, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), cgu)
+	_, err := (&Activities{Clusters: activitytest.Clusters}).PlanRollout(t.Context(), PlanInput{Object: cgu})
 	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "spec.remediationStrategy.maxConcurrency")
 	require.ErrorContains(t, err, "spec.batchTimeoutAction")
@@ -85,15 +85,17 @@ func TestAPlanSetsDefaultsAndRefusesInvalidFields(t *testing.T) {
 func TestAWaitEndsWhenTheRolloutWouldHaveAnotherPlan(t *testing.T) {
 	a := &Activities{Clusters: activitytest.Clusters}
 	cgu := activitytest.NodeRollout("comes-later")
-	first, err := a.PlanRollout(t.Context(), cgu)
+	first, err := a.PlanRollout(t.Context(), PlanInput{Object: cgu})
 	require.NoError(t, err)
 	require.False(t, first.Valid())
-	again, err := a.PlanRollout(t.Context(), cgu)
+	again, err := a.PlanRollout(t.Context(), PlanInput{Object: cgu})
 	require.NoError(t, err)
 	require.Equal(t, first.Digest, again.Digest, "the time does not change a plan")
 
 	ended := make(chan error, 1)
-	go func() { ended <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{Object: cgu, Digest: first.Digest}) }()
+	go func() {
+		ended <- a.AwaitOtherPlan(t.Context(), AwaitOtherPlanInput{PlanInput: PlanInput{Object: cgu}, Digest: first.Digest})
+	}()
 	activitytest.ManagedCluster(t, "unrelated", nil)
 	select {
 	case err := <-ended:
@@ -102,13 +104,13 @@ func TestAWaitEndsWhenTheRolloutWouldHaveAnotherPlan(t *testing.T) {
 	}
 	activitytest.ManagedCluster(t, "comes-later", nil)
 	require.NoError(t, <-ended)
-	other, err := a.PlanRollout(t.Context(), cgu)
+	other, err := a.PlanRollout(t.Context(), PlanInput{Object: cgu})
 	require.NoError(t, err)
 	require.NotEqual(t, first.Digest, other.Digest)
 }
 
 func TestChangesOfTheHubAreGatheredBeforeARolloutIsPlannedAgain(t *testing.T) {
-	in := AwaitOtherPlanInput{Object: activitytest.NodeRollout(activitytest.SpokeName), Digest: "of an outdated plan"}
+	in := AwaitOtherPlanInput{PlanInput: PlanInput{Object: activitytest.NodeRollout(activitytest.SpokeName)}, Digest: "of an outdated plan"}
 	var took time.Duration
 	for range 2 { // the first wait starts the caches
 		started := time.Now()
@@ -121,12 +123,12 @@ func TestChangesOfTheHubAreGatheredBeforeARolloutIsPlannedAgain(t *testing.T) {
 func TestAWorkerWithoutAHubPlansNoRollout(t *testing.T) {
 	alone := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: activitytest.Stack.Cluster(activitytest.SpokeName).Config}), kube.Options{})
 	t.Cleanup(alone.Close)
-	_, err := (&Activities{Clusters: alone}).PlanRollout(t.Context(), activitytest.NodeRollout(activitytest.SpokeName))
+	_, err := (&Activities{Clusters: alone}).PlanRollout(t.Context(), PlanInput{Object: activitytest.NodeRollout(activitytest.SpokeName)})
 	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err))
 
 	wrong := kube.New(kube.FromConfigs(activitytest.Stack.Cluster(activitytest.SpokeName).Config, nil), kube.Options{})
 	t.Cleanup(wrong.Close)
-	_, err = (&Activities{Clusters: wrong}).PlanRollout(t.Context(), activitytest.NodeRollout(activitytest.SpokeName))
+	_, err = (&Activities{Clusters: wrong}).PlanRollout(t.Context(), PlanInput{Object: activitytest.NodeRollout(activitytest.SpokeName)})
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "the hub does not serve ManagedClusters")
 

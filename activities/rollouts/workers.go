@@ -12,12 +12,12 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -25,7 +25,7 @@ import (
 // checkWorkers checks that the workers have the images of Jobs and the credentials that a plan needs. If not, the plan is invalid, and its condition
 // lists everything that is missing.
 func (r *Activities) checkWorkers(ctx context.Context, plan *Plan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) error {
-	r.choosePrecacheImage(plan, cgu, now)
+	r.choosePrecacheImage(plan, now)
 	var reasons, problems []string
 	if plan.BackupImage = r.Defaults.BackupImage; cgu.Spec.Backup && plan.BackupImage == "" {
 		reasons = append(reasons, ranv1.ReasonBackupImageMissing)
@@ -60,19 +60,17 @@ func worksOnClusters(cgu *ranv1.ClusterGroupUpgrade) bool {
 }
 
 // choosePrecacheImage sets the image of the precaching Jobs.
-func (r *Activities) choosePrecacheImage(plan *Plan, cgu *ranv1.ClusterGroupUpgrade, now time.Time) {
-	if !cgu.Spec.PreCaching {
+func (r *Activities) choosePrecacheImage(plan *Plan, now time.Time) {
+	if plan.Precaching == nil {
 		return
 	}
-	name, _ := rollout.PreCachingConfigOf(cgu)
-	overrides := field.NewPath("spec", "overrides", "preCacheImage")
+	source := plan.PrecachingSources[precache.PreCacheImage]
 	switch plan.PreCacheImage = cmp.Or(plan.PreCacheImage, r.Defaults.PrecacheImage); {
 	case plan.PreCacheImage == "":
-		missing := field.Required(overrides, "the image of the Job that pulls; or start the workers with --precache-image")
-		plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: %v", name, missing), now)
+		plan.JudgePrecaching("no image for the Jobs that pull: start the workers with --precache-image, or set spec.overrides.preCacheImage of a PreCachingConfig", now)
 	case plan.PreCacheImage != r.Defaults.PrecacheImage:
-		if refused := r.Clusters.Allowed().CheckPreparationImage(overrides, plan.PreCacheImage); refused != nil {
-			plan.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: %v", name, refused), now)
+		if refused := r.Clusters.Allowed().CheckPreparationImage(precache.PathIn(source, precache.PreCacheImage), plan.PreCacheImage); refused != nil {
+			plan.JudgePrecaching(fmt.Sprintf("%s: %v", source, refused), now)
 		}
 	}
 }

@@ -24,10 +24,10 @@ func TestEverythingThatWorkersLackIsReported(t *testing.T) {
 	require.Equal(t, "BackupImageMissing", plan.Conditions[1].Reason)
 	require.Contains(t, plan.Problems()[0], "start the workers with --backup-image; no worker has credentials for lonely: add it")
 
-	_, err := asAnActivity(t, 0, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, cgu)
+	_, err := asAnActivity(t, 0, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, PlanInput{Object: cgu})
 	require.Equal(t, temporal.ErrClusterUnknown, temporal.ErrorType(err), "another worker must try first: %v", err)
 	require.False(t, temporal.Final(err))
-	_, err = asAnActivity(t, WorkerAttempts-1, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, cgu)
+	_, err = asAnActivity(t, WorkerAttempts-1, (&Activities{Clusters: activitytest.Clusters}).PlanRollout, PlanInput{Object: cgu})
 	require.NoError(t, err, "after enough attempts the plan reports it")
 }
 

@@ -19,7 +19,7 @@ type List struct {
 	// PreparationImages of the privileged Jobs that prepare clusters, in addition to those of the worker's flags.
 	PreparationImages []string `json:"preparationImages,omitempty"`
 	// HealthCheckHosts are the hosts to which health checks may send requests: host, host:port or host:* for any port; *.example.com for all below.
-	HealthCheckHosts []string `json:"healthCheckHosts,omitempty"`
+	HealthCheckHosts Hosts `json:"healthCheckHosts,omitempty"`
 	// Webhooks are the receivers of notifications of maintenance windows. The first that has the address of a receiver counts.
 	Webhooks []Webhook `json:"webhooks,omitempty"`
 }
@@ -118,9 +118,7 @@ func (l List) Check(at *field.Path) field.ErrorList {
 	for i, entry := range l.Jobs {
 		invalid = append(invalid, entry.check(at.Child("jobs").Index(i))...)
 	}
-	for i, host := range l.HealthCheckHosts {
-		invalid = append(invalid, checkHostPattern(at.Child("healthCheckHosts").Index(i), host)...)
-	}
+	invalid = append(invalid, l.HealthCheckHosts.Check(at.Child("healthCheckHosts"))...)
 	for i, webhook := range l.Webhooks {
 		invalid = append(invalid, webhook.check(at.Child("webhooks").Index(i))...)
 	}

@@ -13,6 +13,23 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
+// Hosts are patterns of hosts, as in HealthCheckHosts.
+type Hosts []string
+
+// Allow reports whether an address has one of the hosts.
+func (h Hosts) Allow(address *url.URL) bool {
+	return slices.ContainsFunc(h, func(pattern string) bool { return matchesHost(pattern, address) })
+}
+
+// Check returns the invalid patterns; at is the path of the list.
+func (h Hosts) Check(at *field.Path) field.ErrorList {
+	var invalid field.ErrorList
+	for i, pattern := range h {
+		invalid = append(invalid, checkHostPattern(at.Index(i), pattern)...)
+	}
+	return invalid
+}
+
 // Webhook is a receiver of notifications.
 type Webhook struct {
 	// Host of the receiver, as in HealthCheckHosts.
@@ -55,7 +72,7 @@ func (l List) CheckAddress(address string) error {
 	if err != nil {
 		return fmt.Errorf("the address is not a URL")
 	}
-	if !slices.ContainsFunc(l.HealthCheckHosts, func(pattern string) bool { return matchesHost(pattern, parsed) }) {
+	if !l.HealthCheckHosts.Allow(parsed) {
 		return fmt.Errorf("host %s: not allowed by allow.healthCheckHosts of the worker's clusters file", parsed.Host)
 	}
 	return nil

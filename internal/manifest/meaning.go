@@ -33,8 +33,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		}
 		return invalid
 	case *ranv1.PreCachingConfig:
-		_, invalid := precache.SpecOf(&object.Spec)
-		return invalid
+		return precache.CheckConfig(&object.Spec)
 	case *maintenancev1.NodeMaintenance:
 		return validateNodeWork(object.Spec.WaitForPodCompletion, object.Spec.DrainSpec, object.Spec.HealthChecks, spec)
 	case *maintenancev1.MaintenanceOperatorConfig:

@@ -4,8 +4,7 @@ package precache
 
 import (
 	"fmt"
-	"math/big"
-	"regexp"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -16,112 +15,262 @@ import (
 // DefaultSpaceRequired is the disk space that precaching needs on a cluster by default.
 const DefaultSpaceRequired = "35 GiB"
 
-// SpecOf returns the content that a configuration pulls. Errors name every invalid field. The image of the Job may be missing: workers have a
-// default.
-func SpecOf(config *ranv1.PreCachingConfigSpec) (ranv1.PrecachingSpec, field.ErrorList) {
-	spec, overrides := field.NewPath("spec"), field.NewPath("spec", "overrides")
-	o := config.Overrides
-	invalid := checkImages(overrides.Child("operatorsIndexes"), o.OperatorsIndexes)
-	invalid = append(invalid, checkPackages(overrides.Child("operatorsPackagesAndChannels"), o.OperatorsPackagesAndChannels)...)
-	for _, image := range []struct{ field, name string }{{"platformImage", o.PlatformImage}, {"preCacheImage", o.PreCacheImage}} {
-		if image.name != "" {
-			invalid = append(invalid, CheckImage(overrides.Child(image.field), image.name)...)
-		}
+// Field is a field of the precached content, by its name in the API.
+type Field string
+
+// The fields. PreCacheImage is the image of the Job.
+const (
+	PlatformImage                Field = "platformImage"
+	OperatorsIndexes             Field = "operatorsIndexes"
+	OperatorsPackagesAndChannels Field = "operatorsPackagesAndChannels"
+	ExcludePrecachePatterns      Field = "excludePrecachePatterns"
+	SpaceRequired                Field = "spaceRequired"
+	AdditionalImages             Field = "additionalImages"
+	PreCacheImage                Field = "preCacheImage"
+)
+
+// Fields returns all fields, in the order of the API.
+func Fields() []Field {
+	return []Field{PlatformImage, OperatorsIndexes, OperatorsPackagesAndChannels, ExcludePrecachePatterns, SpaceRequired, AdditionalImages, PreCacheImage}
+}
+
+// Setting is a value of the precached content, and the object that sets it.
+type Setting struct {
+	Value string
+	// Source is the object, such as "policy ztp/du", and Path the place in it.
+	Source, Path string
+	// Unknown is why the value cannot be derived; empty: it is known.
+	Unknown string
+}
+
+// problem is what is wrong with a setting.
+func (s Setting) problem(text string) string {
+	if s.Source == "" {
+		return text
 	}
+	return s.Source + ": " + text
+}
+
+// Derived is the content that the policies of a rollout name.
+type Derived struct {
+	// Platform is the release image; nil: none. Pending: it has not been looked up yet.
+	Platform *Setting
+	Pending  bool
+	Indexes  []Setting
+	Packages []Setting
+}
+
+// of returns the settings of a field.
+func (d Derived) of(name Field) []Setting {
 	switch {
-	case len(o.OperatorsIndexes) > 0 && len(o.OperatorsPackagesAndChannels) == 0:
-		invalid = append(invalid, field.Required(overrides.Child("operatorsPackagesAndChannels"), "which packages of the operatorsIndexes?"))
-	case len(o.OperatorsIndexes) == 0 && len(o.OperatorsPackagesAndChannels) > 0:
-		invalid = append(invalid, field.Required(overrides.Child("operatorsIndexes"), "which catalogs are the operatorsPackagesAndChannels in?"))
-	case o.PlatformImage == "" && len(o.OperatorsIndexes) == 0 && len(config.AdditionalImages) == 0:
-		invalid = append(invalid, field.Required(overrides, "nothing to pull: set platformImage, operatorsIndexes with operatorsPackagesAndChannels, or spec.additionalImages"))
+	case name == PlatformImage && d.Platform != nil:
+		return []Setting{*d.Platform}
+	case name == OperatorsIndexes:
+		return d.Indexes
+	case name == OperatorsPackagesAndChannels:
+		return d.Packages
 	}
-	space, err := wholeGiB(config.SpaceRequired)
-	if err != nil {
-		invalid = append(invalid, field.Invalid(spec.Child("spaceRequired"), config.SpaceRequired, err.Error()))
-	}
-	invalid = append(invalid, checkPatterns(spec.Child("excludePrecachePatterns"), config.ExcludePrecachePatterns)...)
-	invalid = append(invalid, checkImages(spec.Child("additionalImages"), config.AdditionalImages)...)
-	return ranv1.PrecachingSpec{
-		PlatformImage:                o.PlatformImage,
-		OperatorsIndexes:             o.OperatorsIndexes,
-		OperatorsPackagesAndChannels: o.OperatorsPackagesAndChannels,
-		ExcludePrecachePatterns:      config.ExcludePrecachePatterns,
-		SpaceRequired:                space,
-		AdditionalImages:             config.AdditionalImages,
-	}, invalid
+	return nil
 }
 
-// imageForm is a reference to an image: [registry[:port]/]path[:tag][@digest].
-var imageForm = regexp.MustCompile(`^(?:(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,})?$`)
+// Content is the precached content.
+type Content struct {
+	Spec ranv1.PrecachingSpec
+	// JobImage is the image of the Jobs; empty: the default of the workers.
+	JobImage string
+	// Sources are the objects that set a field.
+	Sources map[Field]string
+	// Notes say what is not pulled. Problems are why the content is not complete.
+	Notes, Problems []string
+}
 
-func checkImages(path *field.Path, images []string) field.ErrorList {
+// SpecOf returns the content that a rollout pulls. Overrides replace what was derived, field by field.
+func SpecOf(overrides Overrides, derived Derived) Content {
+	content := Content{Sources: map[Field]string{}}
+	settings := map[Field][]Setting{}
+	for _, name := range Fields() {
+		settings[name] = derived.of(name)
+		if replaced := overrides.of(name); len(replaced) > 0 {
+			settings[name] = replaced
+		}
+	}
+	if unused := content.checkOperators(settings[OperatorsIndexes], settings[OperatorsPackagesAndChannels]); unused {
+		delete(settings, OperatorsPackagesAndChannels)
+	}
+	values := map[Field][]string{}
+	for _, name := range Fields() {
+		values[name] = content.read(name, settings[name])
+	}
+	content.Spec = ranv1.PrecachingSpec{
+		PlatformImage:                first(values[PlatformImage]),
+		OperatorsIndexes:             values[OperatorsIndexes],
+		OperatorsPackagesAndChannels: values[OperatorsPackagesAndChannels],
+		ExcludePrecachePatterns:      values[ExcludePrecachePatterns],
+		SpaceRequired:                first(values[SpaceRequired]),
+		AdditionalImages:             values[AdditionalImages],
+	}
+	content.JobImage = first(values[PreCacheImage])
+	if len(settings[PlatformImage])+len(settings[OperatorsIndexes])+len(settings[AdditionalImages]) == 0 && !derived.Pending {
+		content.Problems = append(content.Problems, "inconsistent precaching configuration: no software spec provided: no policy of the rollout has a release, or a catalog with packages; "+
+			"set overrides or additionalImages in a PreCachingConfig")
+	}
+	return content
+}
+
+// checkOperators checks that packages and catalogs belong together. It reports whether the packages are not pulled.
+func (c *Content) checkOperators(indexes, packages []Setting) (unused bool) {
+	switch {
+	case len(indexes) > 0 && len(packages) == 0:
+		c.Problems = append(c.Problems, fmt.Sprintf("inconsistent precaching configuration: olm index provided, but no packages: no policy of the rollout has a Subscription for the catalog of %s; "+
+			"set spec.overrides.operatorsPackagesAndChannels of a PreCachingConfig", sourcesOf(indexes)))
+	case len(indexes) > 0 || len(packages) == 0:
+	case strings.HasPrefix(packages[0].Source, sourceConfig) || packages[0].Source == "":
+		missing := field.Required(field.NewPath(pathOf(OperatorsIndexes)), "which catalogs are the operatorsPackagesAndChannels in? No policy of the rollout has a CatalogSource with an image")
+		c.Problems = append(c.Problems, packages[0].problem(missing.Error()))
+	default:
+		c.Notes = append(c.Notes, fmt.Sprintf("the operators of %s are not pulled, because no policy of the rollout has a CatalogSource with an image: set spec.overrides.operatorsIndexes of a PreCachingConfig",
+			sourcesOf(packages)))
+		return true
+	}
+	return false
+}
+
+// read returns the different values of a field, and records their sources and problems.
+func (c *Content) read(name Field, settings []Setting) []string {
+	if name == SpaceRequired && len(settings) == 0 {
+		settings = []Setting{{Value: DefaultSpaceRequired, Source: "default"}}
+	}
+	var values []string
+	for _, setting := range settings {
+		value, problem := parse(name, setting.Path, setting.Value)
+		switch {
+		case setting.Unknown != "":
+			c.Problems = append(c.Problems, setting.problem(fmt.Sprintf("%s %s: set %s of a PreCachingConfig", setting.Path, setting.Unknown, pathOf(name))))
+		case problem != nil:
+			c.Problems = append(c.Problems, setting.problem(problem.Error()))
+		case !slices.Contains(values, value):
+			values = append(values, value)
+		}
+	}
+	if len(settings) > 0 {
+		c.Sources[name] = sourcesOf(settings)
+	}
+	return values
+}
+
+// sourcesOf joins the objects of settings.
+func sourcesOf(settings []Setting) string {
+	var sources []string
+	for _, setting := range settings {
+		if !slices.Contains(sources, setting.Source) {
+			sources = append(sources, setting.Source)
+		}
+	}
+	return strings.Join(sources, ", ")
+}
+
+func first(values []string) string { return strings.Join(values[:min(1, len(values))], "") }
+
+// CheckConfig returns the invalid fields of a PreCachingConfig.
+func CheckConfig(config *ranv1.PreCachingConfigSpec) field.ErrorList {
 	var invalid field.ErrorList
-	for i, image := range images {
-		invalid = append(invalid, CheckImage(path.Index(i), image)...)
-	}
-	return invalid
-}
-
-// CheckImage checks the name of an image. It does not check that the image exists.
-func CheckImage(path *field.Path, image string) field.ErrorList {
-	if imageForm.MatchString(image) {
-		return nil
-	}
-	return field.ErrorList{field.Invalid(path, image, "must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest")}
-}
-
-func checkPackages(path *field.Path, packages []string) field.ErrorList {
-	var invalid field.ErrorList
-	for i, entry := range packages {
-		name, channel, found := strings.Cut(entry, ":")
-		if !found || name == "" || channel == "" || strings.ContainsAny(entry, " \t\r\n") || strings.Contains(channel, ":") {
-			invalid = append(invalid, field.Invalid(path.Index(i), entry, "must be package:channel"))
+	for _, name := range Fields() {
+		for _, setting := range configured(config, name) {
+			if _, problem := parse(name, setting.Path, setting.Value); problem != nil {
+				invalid = append(invalid, problem)
+			}
 		}
 	}
 	return invalid
 }
 
-// checkPatterns checks the patterns. The Job passes them to grep, one a line; an empty one would exclude every image.
-func checkPatterns(path *field.Path, patterns []string) field.ErrorList {
-	var invalid field.ErrorList
-	for i, pattern := range patterns {
-		if strings.TrimSpace(pattern) == "" || strings.ContainsAny(pattern, "\r\n") {
-			invalid = append(invalid, field.Invalid(path.Index(i), pattern, "must be one line, and not empty: that would exclude every image"))
-		}
+// configured returns the settings of a field in a PreCachingConfig.
+func configured(config *ranv1.PreCachingConfigSpec, name Field) []Setting {
+	o := config.Overrides
+	text := map[Field]string{PlatformImage: o.PlatformImage, PreCacheImage: o.PreCacheImage, SpaceRequired: config.SpaceRequired}
+	lists := map[Field][]string{
+		OperatorsIndexes: o.OperatorsIndexes, OperatorsPackagesAndChannels: o.OperatorsPackagesAndChannels,
+		ExcludePrecachePatterns: config.ExcludePrecachePatterns, AdditionalImages: config.AdditionalImages,
 	}
-	return invalid
+	path := field.NewPath(pathOf(name))
+	if text[name] != "" {
+		return []Setting{{Value: text[name], Path: path.String()}}
+	}
+	var settings []Setting
+	for i, value := range lists[name] {
+		settings = append(settings, Setting{Value: value, Path: path.Index(i).String()})
+	}
+	return settings
 }
 
-// sizeForm is a number with a unit, as in TALM: "35 GiB", "40GB", "1.5 TiB", "36g"; without a unit, bytes.
-var sizeForm = regexp.MustCompile(`^([0-9]+(?:\.[0-9]+)?) ?(?:([kKmMgGtTpP])(i)?)?[bB]?$`)
+// pathOf is the path of a field in a PreCachingConfig.
+func pathOf(name Field) string {
+	switch name {
+	case PlatformImage, OperatorsIndexes, OperatorsPackagesAndChannels, PreCacheImage:
+		return "spec.overrides." + string(name)
+	}
+	return "spec." + string(name)
+}
 
-// wholeGiB converts a size to GiB, rounded up.
-func wholeGiB(size string) (string, error) {
-	if size == "" {
-		size = DefaultSpaceRequired
+// Sources of overrides, with the name of the object after them.
+const (
+	sourceConfig    = "PreCachingConfig "
+	sourceConfigMap = "ConfigMap "
+)
+
+// OverridesName is the name of the ConfigMap with overrides in the namespace of a rollout, as in TALM.
+const OverridesName = "cluster-group-upgrade-overrides"
+
+// Overrides replace what the policies of a rollout name.
+type Overrides struct {
+	// Config wins over ConfigMap. It may be nil. ConfigName and ConfigMapName are namespace/name.
+	Config        *ranv1.PreCachingConfigSpec
+	ConfigName    string
+	ConfigMap     map[string]string
+	ConfigMapName string
+}
+
+// Set reports whether a field is replaced.
+func (o Overrides) Set(name Field) bool { return len(o.of(name)) > 0 }
+
+// of returns the settings that replace a field.
+func (o Overrides) of(name Field) []Setting {
+	var settings []Setting
+	if o.Config != nil {
+		settings = configured(o.Config, name)
+		for i := range settings {
+			settings[i].Source = sourceConfig + o.ConfigName
+		}
 	}
-	parts := sizeForm.FindStringSubmatch(strings.TrimSpace(size))
-	if parts == nil {
-		return "", fmt.Errorf("must be a size such as 40 GiB or 45 GB")
+	if len(settings) > 0 {
+		return settings
 	}
-	bytes, _ := new(big.Rat).SetString(parts[1])
-	base := int64(1000)
-	if parts[3] != "" {
-		base = 1024
+	key := keyOf(name)
+	text, path := strings.TrimSpace(o.ConfigMap[key]), field.NewPath("data").Key(key).String()
+	lines := []string{text}
+	if name == OperatorsIndexes || name == OperatorsPackagesAndChannels || name == ExcludePrecachePatterns {
+		lines = strings.Split(text, "\n")
 	}
-	power := int64(0)
-	if parts[2] != "" {
-		power = int64(strings.Index("kmgtp", strings.ToLower(parts[2]))) + 1
+	for _, line := range lines {
+		if value := strings.TrimSpace(line); value != "" {
+			settings = append(settings, Setting{Value: value, Source: sourceConfigMap + o.ConfigMapName, Path: path})
+		}
 	}
-	bytes.Mul(bytes, new(big.Rat).SetInt(new(big.Int).Exp(big.NewInt(base), big.NewInt(power), nil)))
-	if bytes.Sign() == 0 {
-		return "", fmt.Errorf("must be more than 0")
+	return settings
+}
+
+// keyOf is the key of a field in the ConfigMap; empty: it has none.
+func keyOf(name Field) string {
+	return map[Field]string{
+		PlatformImage: "platform.image", OperatorsIndexes: "operators.indexes", OperatorsPackagesAndChannels: "operators.packagesAndChannels",
+		ExcludePrecachePatterns: "excludePrecachePatterns", SpaceRequired: "precache.spaceRequired", PreCacheImage: "precache.image",
+	}[name]
+}
+
+// PathIn is the path of a field in the object that sets it, or that may set it.
+func PathIn(source string, name Field) *field.Path {
+	if strings.HasPrefix(source, sourceConfigMap) {
+		return field.NewPath("data").Key(keyOf(name))
 	}
-	gib := bytes.Quo(bytes, new(big.Rat).SetInt64(1<<30))
-	whole := new(big.Int).Quo(gib.Num(), gib.Denom())
-	if !gib.IsInt() {
-		whole.Add(whole, big.NewInt(1))
-	}
-	return whole.String(), nil
+	return field.NewPath(pathOf(name))
 }

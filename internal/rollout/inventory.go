@@ -3,8 +3,6 @@ package rollout
 import (
 	"cmp"
 	"fmt"
-	"regexp"
-	"slices"
 	"strings"
 	"time"
 
@@ -12,9 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-
-	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/policies"
+	"drydock.dev/drydock/internal/precache"
 )
 
 // Inventory has the objects on the hub that a plan depends on. The order of its lists does not matter.
@@ -31,8 +28,11 @@ type Inventory struct {
 	BoundSets map[string][]string
 	// Settles is when the compliance of a cluster may begin to count without a change on the hub; zero: it does not.
 	Settles time.Time
-	// PreCachingConfig that the rollout refers to; nil if it does not exist.
-	PreCachingConfig *ranv1.PreCachingConfigSpec
+	// PreCachingConfig that the rollout refers to; nil if it does not exist. PreCachingOverrides is the ConfigMap of that name in its namespace.
+	PreCachingConfig    *ranv1.PreCachingConfigSpec
+	PreCachingOverrides map[string]string
+	// Release is the release that was looked up for the rollout; nil: none was.
+	Release *precache.LookedUp
 }
 
 // Cluster is a ManagedCluster as selection uses it.
@@ -65,8 +65,11 @@ type Policy struct {
 	DependsOn []types.NamespacedName
 	// Releases of the platform that its templates request.
 	Releases []Release
-	// Subscriptions that its templates contain.
+	// Subscriptions and Catalogs that its templates contain.
 	Subscriptions []Subscription
+	Catalogs      []Catalog
+	// Templated are the kinds of objects in raw text with templates. What these objects set is not known.
+	Templated []string
 	// Compliant has an entry for each cluster that the policy is bound to: whether the cluster is Compliant.
 	Compliant map[string]bool
 	// Specified is when its spec was last changed; zero: unknown.
@@ -83,11 +86,8 @@ type Subscription struct {
 	Spec map[string]string `json:"-"`
 }
 
-// subscriptionKind is the kind of Subscriptions, and subscriptionGroup is the prefix of their apiVersion.
-const (
-	subscriptionKind  = "Subscription"
-	subscriptionGroup = "operators.coreos.com/"
-)
+// Catalog is a CatalogSource of Operator Lifecycle Manager in a policy, with the image of its index.
+type Catalog struct{ Namespace, Name, Image string }
 
 // String is <namespace>/<name>.
 func (p Policy) String() string { return p.Namespace + "/" + p.Name }
@@ -179,88 +179,6 @@ func (p *Policy) dependOn(object map[string]any, at string, path ...string) erro
 	return nil
 }
 
-// readTemplates reads the templates of the policy. The remediation action of the policy overrides those of its templates.
-func (p *Policy) readTemplates(object map[string]any) error {
-	action, err := fieldOf[string](object, "spec", "remediationAction")
-	if err != nil {
-		return err
-	}
-	templates, err := fieldOf[[]any](object, "spec", "policy-templates")
-	if err != nil {
-		return err
-	}
-	enforcing := 0
-	for i, template := range templates {
-		definition, err := readTemplate(template)
-		if err != nil {
-			p.Invalid = fmt.Sprintf("spec.policy-templates[%d]: %v", i, err)
-			break
-		}
-		p.ReadsStatus = p.ReadsStatus || definition.readsStatus
-		p.ReadsNamespace = p.ReadsNamespace || definition.readsNamespace
-		p.Releases = append(p.Releases, definition.releases...)
-		p.Subscriptions = append(p.Subscriptions, definition.subscriptions...)
-		if definition.enforces {
-			enforcing++
-		}
-	}
-	p.Enforces = strings.EqualFold(action, "enforce") || action == "" && enforcing > 0 && enforcing == len(templates)
-	return nil
-}
-
-// templateSummary summarizes one policy template.
-type templateSummary struct {
-	readsStatus, readsNamespace, enforces bool
-	releases                              []Release
-	subscriptions                         []Subscription
-}
-
-// statusKey is the key of a status in YAML or JSON.
-var statusKey = regexp.MustCompile(`status["']?\s*:`)
-
-func readTemplate(template any) (templateSummary, error) {
-	fields, _ := template.(map[string]any)
-	definition, found, err := unstructured.NestedMap(fields, "objectDefinition")
-	if err != nil || !found {
-		return templateSummary{}, fmt.Errorf("objectDefinition is missing")
-	}
-	spec, found, err := unstructured.NestedMap(definition, "spec")
-	if err != nil || !found {
-		return templateSummary{}, fmt.Errorf("objectDefinition.spec is missing")
-	}
-	action, _, _ := unstructured.NestedString(spec, "remediationAction")
-	facts := templateSummary{enforces: strings.EqualFold(action, "enforce"), readsNamespace: containsText(spec, policies.ReadsHub), releases: releasesIn(spec)}
-
-	raw, _, _ := unstructured.NestedString(spec, "object-templates-raw")
-	facts.readsStatus = statusKey.MatchString(raw)
-	objects, err := fieldOf[[]any](spec, "object-templates")
-	switch {
-	case err != nil:
-		return templateSummary{}, fmt.Errorf("objectDefinition.spec.%w", err)
-	case objects == nil && raw == "" && definition["kind"] == "ConfigurationPolicy":
-		return templateSummary{}, fmt.Errorf("objectDefinition.spec.object-templates is missing")
-	}
-	for _, object := range objects {
-		fields, _ := object.(map[string]any)
-		definition, _, _ := unstructured.NestedMap(fields, "objectDefinition")
-		if _, looks := definition["status"]; looks {
-			facts.readsStatus = true
-		}
-		required, _ := fields["complianceType"].(string)
-		if found, is := subscriptionOf(definition); is && !strings.EqualFold(required, "mustnothave") {
-			facts.subscriptions = append(facts.subscriptions, found)
-		}
-	}
-	return facts, nil
-}
-
-// subscriptionOf reads an object if it is a Subscription.
-func subscriptionOf(object map[string]any) (found Subscription, is bool) {
-	u := unstructured.Unstructured{Object: object}
-	found = Subscription{Kind: u.GetKind(), Name: u.GetName(), APIVersion: u.GetAPIVersion(), Namespace: u.GetNamespace(), Spec: installplans.SpecOf(&u)}
-	return found, found.Kind == subscriptionKind && strings.HasPrefix(found.APIVersion, subscriptionGroup)
-}
-
 // fieldOf returns the field at a path; the zero value if it is missing or null. It returns an error if the field has another type.
 func fieldOf[T string | []any | map[string]any](object map[string]any, path ...string) (value T, err error) {
 	parent, name := path[:len(path)-1], path[len(path)-1]
@@ -281,21 +199,4 @@ func fieldOf[T string | []any | map[string]any](object map[string]any, path ...s
 		wanted = "a list"
 	}
 	return value, fmt.Errorf("%s: must be %s", strings.Join(path, "."), wanted)
-}
-
-// containsText reports whether any string or key within a value matches.
-func containsText(value any, matches func(string) bool) bool {
-	switch value := value.(type) {
-	case string:
-		return matches(value)
-	case []any:
-		return slices.ContainsFunc(value, func(item any) bool { return containsText(item, matches) })
-	case map[string]any:
-		for key, item := range value {
-			if matches(key) || containsText(item, matches) {
-				return true
-			}
-		}
-	}
-	return false
 }

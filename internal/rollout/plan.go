@@ -14,6 +14,7 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/conditions"
+	"drydock.dev/drydock/internal/precache"
 )
 
 // Plan has the clusters of a rollout in batches. `drydock upgrade plan -o json` prints it.
@@ -42,6 +43,10 @@ type Plan struct {
 	// workers.
 	Precaching    *ranv1.PrecachingSpec `json:"precaching,omitempty"`
 	PreCacheImage string                `json:"preCacheImage,omitempty"`
+	// PrecachingSources are the objects that set the fields of Precaching, and PreCacheImage.
+	PrecachingSources map[precache.Field]string `json:"precachingSources,omitempty"`
+	// Release is the release whose image is precached, if an update graph has it. Without an image and a problem, the rollout looks it up.
+	Release *precache.LookedUp `json:"release,omitempty"`
 	// Offline are the clusters of the plan whose ManagedClusters are not Available at the moment.
 	Offline []string `json:"offline,omitempty"`
 	// Conditions are ClustersSelected; if it is True, Validated; and then PrecacheSpecValid, if the rollout asks for precaching.
@@ -87,10 +92,15 @@ func NewPlan(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time)
 	}
 	policies := choosePolicies(cgu, selected, inventory)
 	plan.PolicyEnforcement = PolicyEnforcement(cgu, inventory.Hub)
+	precaches, release := cgu.Spec.PreCaching && policies.hasWork(cgu, selected), precachedRelease{}
+	if precaches && derivesRelease(cgu, inventory) {
+		release = policies.release(inventory.Release)
+		plan.Release, policies.platform = release.lookedUp, release.problems
+	}
 	if !plan.judge(plan.validationVerdict(cgu, selected, policies, inventory).withCycle(cgu, inventory.Rollouts), now) {
 		return plan
 	}
-	if !plan.readPrecaching(cgu, inventory, now) {
+	if precaches && !plan.setPrecaching(cgu, inventory, policies.derived(release), now) {
 		return plan
 	}
 	plan.ManagedPoliciesForUpgrade = append(plan.ManagedPoliciesForUpgrade, names(policies.forUpgrade)...)

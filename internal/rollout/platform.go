@@ -7,7 +7,6 @@ import (
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"drydock.dev/drydock/internal/precache"
 )
@@ -31,31 +30,10 @@ type Release struct {
 	Invalid []string
 }
 
-// releasesIn returns the releases in one policy template, except those that must not be there. It ignores raw text with templates, which is not known yet.
-func releasesIn(spec map[string]any) []Release {
-	objects, _, _ := unstructured.NestedSlice(spec, "object-templates")
-	if raw, _, _ := unstructured.NestedString(spec, "object-templates-raw"); raw != "" && !templated(raw) {
-		var written []any
-		if yaml.Unmarshal([]byte(raw), &written) == nil {
-			objects = append(objects, written...)
-		}
-	}
-	var releases []Release
-	for _, object := range objects {
-		fields, _ := object.(map[string]any)
-		wanted, _, _ := unstructured.NestedString(fields, "complianceType")
-		definition, _, _ := unstructured.NestedMap(fields, "objectDefinition")
-		if setsRelease(definition) && !strings.EqualFold(wanted, "mustnothave") {
-			releases = append(releases, readRelease(definition))
-		}
-	}
-	return releases
-}
-
 // setsRelease reports whether an object sets the release. A ClusterVersion without a spec only reads the status.
 func setsRelease(object map[string]any) bool {
 	version, _, _ := unstructured.NestedString(object, "apiVersion")
-	return object["kind"] == "ClusterVersion" && strings.HasPrefix(version, "config.openshift.io/") && object["spec"] != nil
+	return object["kind"] == clusterVersionKind && strings.HasPrefix(version, "config.openshift.io/") && object["spec"] != nil
 }
 
 func readRelease(clusterVersion map[string]any) Release {
@@ -69,8 +47,8 @@ func readRelease(clusterVersion map[string]any) Release {
 		case err != nil:
 			release.Invalid = append(release.Invalid, at.String()+" must be a string")
 		case value == "":
-		case name == ReleaseImage && !templated(value) && len(precache.CheckImage(at, value)) > 0:
-			release.Invalid = append(release.Invalid, precache.CheckImage(at, value).ToAggregate().Error())
+		case name == ReleaseImage && !templated(value) && precache.CheckImage(at, value) != nil:
+			release.Invalid = append(release.Invalid, precache.CheckImage(at, value).Error())
 		default:
 			release.Fields[name] = value
 		}
@@ -78,11 +56,7 @@ func readRelease(clusterVersion map[string]any) Release {
 	return release
 }
 
-// templated reports whether a text has a template, which the hub or the cluster resolves later.
-func templated(text string) bool { return strings.Contains(text, "{{") }
-
-// platformProblems returns why the policies do not determine one release of the platform. The rules are those of TALM, which looks up the image;
-// Drydock does not check that it exists.
+// platformProblems returns why the policies do not determine one release of the platform. The rules are those of TALM.
 func platformProblems(forUpgrade []Policy) []string {
 	var problems, requesting, missing []string
 	for _, policy := range forUpgrade {

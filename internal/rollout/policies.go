@@ -160,6 +160,14 @@ func firstPolicyToEnforce(cluster string, forUpgrade []Policy) int {
 	return slices.IndexFunc(forUpgrade, func(p Policy) bool { return p.BoundTo(cluster) && !p.Compliant[cluster] })
 }
 
+// hasWork reports whether a selected cluster needs work.
+func (c policyChoice) hasWork(cgu *ranv1.ClusterGroupUpgrade, selected []string) bool {
+	if remediation := RemediationOf(cgu); remediation == NodeMaintenance || remediation == ManifestWorks {
+		return len(selected) > 0
+	}
+	return slices.ContainsFunc(selected, func(cluster string) bool { return firstPolicyToEnforce(cluster, c.forUpgrade) >= 0 })
+}
+
 // reasonNoWork is why the rollout has no work on a cluster. The cluster is done only if it complies with at least one policy of the rollout.
 func (c policyChoice) reasonNoWork(cluster string) (reason, message string) {
 	boundTo := func(p Policy) bool { return p.BoundTo(cluster) }

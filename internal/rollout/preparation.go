@@ -2,66 +2,10 @@ package rollout
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/precache"
 )
-
-// PreCachingConfigOf is the name of the PreCachingConfig of a rollout; false: the rollout needs none, or names none.
-func PreCachingConfigOf(cgu *ranv1.ClusterGroupUpgrade) (types.NamespacedName, bool) {
-	ref := cgu.Spec.PreCachingConfigRef
-	if !cgu.Spec.PreCaching || ref == nil || ref.Name == "" {
-		return types.NamespacedName{}, false
-	}
-	name := types.NamespacedName{Namespace: ref.Namespace, Name: ref.Name}
-	if name.Namespace == "" {
-		name.Namespace = cgu.Namespace
-	}
-	return name, true
-}
-
-// readPrecaching sets the precached content, and reports whether planning continues.
-func (p *Plan) readPrecaching(cgu *ranv1.ClusterGroupUpgrade, inventory Inventory, now time.Time) bool {
-	if !cgu.Spec.PreCaching {
-		return true
-	}
-	name, named := PreCachingConfigOf(cgu)
-	switch {
-	case !named:
-		return p.JudgePrecaching(field.Required(field.NewPath("spec", "preCachingConfigRef", "name"), "the configuration of preCaching").Error(), now)
-	case inventory.PreCachingConfig == nil:
-		return p.JudgePrecaching(fmt.Sprintf("failed to get PreCachingConfig resource due to PreCachingConfig.ran.openshift.io %q not found; namespace: %s", name.Name, name.Namespace), now)
-	}
-	spec, invalid := precache.SpecOf(inventory.PreCachingConfig)
-	if len(invalid) > 0 {
-		var problems []string
-		for _, problem := range invalid {
-			problems = append(problems, problem.Error())
-		}
-		return p.JudgePrecaching(fmt.Sprintf("PreCachingConfig %s: %s", name, strings.Join(problems, "; ")), now)
-	}
-	p.Precaching, p.PreCacheImage = &spec, inventory.PreCachingConfig.Overrides.PreCacheImage
-	return p.JudgePrecaching("", now)
-}
-
-// JudgePrecaching sets the condition PrecacheSpecValid. An empty problem means that it is valid.
-func (p *Plan) JudgePrecaching(problem string, now time.Time) bool {
-	v := verdict{
-		condition: ranv1.ConditionPrecacheSpecValid, reason: ranv1.ReasonPrecacheSpecIsWellFormed,
-		message: "Precaching spec is valid and consistent", good: true,
-	}
-	if problem != "" {
-		v.reason, v.message, v.good = ranv1.ReasonPrecacheSpecIncomplete, "Precaching spec is incomplete: "+problem, false
-	}
-	return p.judge(v, now)
-}
 
 // RemoveFromPlan removes clusters from the plan of a status. It drops empty batches.
 func RemoveFromPlan(status *ranv1.ClusterGroupUpgradeStatus, left []string) {

@@ -29,8 +29,9 @@ func TestAPlanListsThePrecachedImagesOrTheError(t *testing.T) {
 		{"without precaching there is no such condition", func(*ranv1.ClusterGroupUpgradeSpec) {}, nil, "", ""},
 		{"a complete configuration", named, config, "PrecacheSpecIsWellFormed", "Precaching spec is valid and consistent"},
 		{
-			"no configuration reference", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = true }, nil, "PrecacheSpecIncomplete",
-			"Precaching spec is incomplete: spec.preCachingConfigRef.name: Required value: the configuration of preCaching",
+			"nothing to pull", func(spec *ranv1.ClusterGroupUpgradeSpec) { spec.PreCaching = true }, nil, "PrecacheSpecIncomplete",
+			"Precaching spec is incomplete: inconsistent precaching configuration: no software spec provided: no policy of the rollout has a release, or a catalog with packages; " +
+				"set overrides or additionalImages in a PreCachingConfig",
 		},
 		{
 			"a missing configuration", named, nil, "PrecacheSpecIncomplete",
@@ -39,7 +40,7 @@ func TestAPlanListsThePrecachedImagesOrTheError(t *testing.T) {
 		{
 			"an invalid configuration", named, &ranv1.PreCachingConfigSpec{SpaceRequired: "x", AdditionalImages: []string{"A B"}}, "PrecacheSpecIncomplete",
 			`Precaching spec is incomplete: PreCachingConfig prod/telco: spec.spaceRequired: Invalid value: "x": must be a size such as 40 GiB or 45 GB; ` +
-				`spec.additionalImages[0]: Invalid value: "A B": must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest`,
+				`PreCachingConfig prod/telco: spec.additionalImages[0]: Invalid value: "A B": must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest`,
 		},
 	}
 	for _, test := range tests {

@@ -69,9 +69,24 @@ func Inventory(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGrou
 			inventory.ManifestWorkTemplates = append(inventory.ManifestWorkTemplates, found)
 		}
 	}
-	var err error
-	inventory.PreCachingConfig, err = preCachingConfig(ctx, reader, cgu)
-	return inventory, err
+	return inventory, readPrecaching(ctx, reader, cgu, &inventory)
+}
+
+// readPrecaching reads what replaces the precached content that the policies of a rollout name.
+func readPrecaching(ctx context.Context, reader client.Reader, cgu *ranv1.ClusterGroupUpgrade, inventory *rollout.Inventory) (err error) {
+	if !cgu.Spec.PreCaching {
+		return nil
+	}
+	if inventory.PreCachingConfig, err = preCachingConfig(ctx, reader, cgu); err != nil {
+		return err
+	}
+	var overrides corev1.ConfigMap
+	name := rollout.PreCachingOverridesOf(cgu)
+	if err := client.IgnoreNotFound(reader.Get(ctx, name, &overrides)); err != nil {
+		return fmt.Errorf("get ConfigMap %s: %w", name, err)
+	}
+	inventory.PreCachingOverrides = overrides.Data
+	return nil
 }
 
 // preCachingConfig reads the configuration that a rollout refers to; nil if there is none, or the hub does not know the kind.

@@ -53,6 +53,8 @@ const (
 	ErrForbidden = "Forbidden"
 	// ErrNoHub: this worker has no access to a hub. It is retried, because another worker may have it.
 	ErrNoHub = "NoHub"
+	// ErrReleaseUnknown: the update graph still does not tell the image of a release. It is retried, because the server may come back.
+	ErrReleaseUnknown = "ReleaseUnknown"
 	// ErrClusterUnknown: this worker has no access to the cluster. It is retried, because another worker may have it.
 	ErrClusterUnknown = "ClusterUnknown"
 )

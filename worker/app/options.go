@@ -12,10 +12,13 @@ import (
 	"go.temporal.io/sdk/interceptor"
 	"go.temporal.io/sdk/worker"
 	"go.temporal.io/sdk/workflow"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"drydock.dev/drydock/internal/allow"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/updategraph"
 	"drydock.dev/drydock/workflows/kit"
 )
 
@@ -42,6 +45,9 @@ type Options struct {
 	precacheImage, backupImage string
 	policyEnforcement          string
 
+	updateGraphHosts []string
+	updateGraphCA    string
+
 	controllers, nodeAnnotations bool
 	maintenanceConfig            string
 
@@ -62,6 +68,7 @@ func NewOptions(version string) *Options {
 		stopTimeout:       20 * time.Second,
 		controllers:       true,
 		maintenanceConfig: kube.SystemNamespace,
+		updateGraphHosts:  []string{updategraph.DefaultHost},
 		healthAddress:     "127.0.0.1:9091",
 		logLevel:          "info",
 		logFormat:         "text",
@@ -84,6 +91,8 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pre-cache images before a rollout, unless a PreCachingConfig sets one")
 	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that back up clusters before a rollout")
 	flags.StringVar(&o.policyEnforcement, "policy-enforcement", "", "how rollouts without policyEnforcement enforce policies: Copy or Override (default: Override where the hub can)")
+	flags.StringSliceVar(&o.updateGraphHosts, "update-graph-hosts", o.updateGraphHosts, "hosts of the update graphs in which rollouts with preCaching look up the image of a version; with another port host:port, *.example.com for all below, empty for no lookups")
+	flags.StringVar(&o.updateGraphCA, "update-graph-ca", "", "file with CA certificates (PEM) of update graphs, in addition to those of the system")
 	flags.BoolVar(&o.controllers, "controllers", o.controllers, "start and steer maintenances by the objects in the clusters, and rollouts and windows by those on the hub (with --cluster, default false)")
 	flags.BoolVar(&o.nodeAnnotations, "node-annotations", false, "take the annotation drydock.dev/maintain of a node as a request for its maintenance")
 	flags.StringVar(&o.maintenanceConfig, "maintenance-config", o.maintenanceConfig, "NAMESPACE, or NAMESPACE/NAME, of the MaintenanceOperatorConfig with the budgets of a cluster")
@@ -146,6 +155,8 @@ func (o *Options) Check() error {
 		return errors.New("--health-address: must not be empty: set host:port, such as 127.0.0.1:9091; with port 0 the log names the port")
 	case !slices.Contains([]string{"", string(ranv1.EnforceCopy), string(ranv1.EnforceOverride)}, o.policyEnforcement):
 		return fmt.Errorf("--policy-enforcement %q is neither Copy nor Override", o.policyEnforcement)
+	case len(allow.Hosts(o.updateGraphHosts).Check(field.NewPath("--update-graph-hosts"))) > 0:
+		return allow.Hosts(o.updateGraphHosts).Check(field.NewPath("--update-graph-hosts")).ToAggregate()
 	case o.deployment != "" && o.buildID == "":
 		return errors.New("--deployment also needs --build-id")
 	case o.buildID != "" && o.deployment == "":

@@ -28,10 +28,13 @@ import (
 )
 
 // registerActivities registers every activity by the name of its method.
-func registerActivities(w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, defaults rollouts.Defaults, version string) {
+func registerActivities(
+	w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, defaults rollouts.Defaults, releases rollouts.ReleaseFinder,
+	version string,
+) {
 	waits := activitykit.Waits{Temporal: server, Workflows: server}
 	registerNodeActivities(w, clusters, waits, drains, version)
-	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Defaults: defaults})
+	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Defaults: defaults, Releases: releases})
 	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&installplans.Activities{Clusters: clusters, Waits: waits})

@@ -18,6 +18,7 @@ import (
 	"drydock.dev/drydock/internal/controller"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/updategraph"
 	"drydock.dev/drydock/workflows"
 )
 
@@ -65,6 +66,10 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	if err != nil {
 		return err
 	}
+	releases, err := updategraph.New(o.updateGraphHosts, o.updateGraphCA)
+	if err != nil {
+		return fmt.Errorf("--update-graph-ca: %w", err)
+	}
 	registry := prometheus.NewRegistry() // controller-runtime's has the metrics of the process
 	metrics, err := temporal.NewMetrics(registry, log)
 	if err != nil {
@@ -103,7 +108,7 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	if o.answersOnly() {
 		registerClusterActivities(w, clusters, drain.NewMetrics(registry), o.version)
 	} else {
-		registerActivities(w, clusters, server, drain.NewMetrics(registry), defaults, o.version)
+		registerActivities(w, clusters, server, drain.NewMetrics(registry), defaults, releases, o.version)
 	}
 
 	ready := &readiness{temporal: server, namespace: connection.Namespace, clusters: clusters}

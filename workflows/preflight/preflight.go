@@ -103,7 +103,7 @@ func (c *check) problem(field string, err error) {
 // rollout plans the rollout as its workflow does.
 func (c *check) rollout(ctx workflow.Context) {
 	var plan rollouts.Plan
-	if err := kit.HubRetrier(nil).Once().Run(ctx, "plan the rollout", (&rollouts.Activities{}).PlanRollout, *c.in.Rollout, &plan); err != nil {
+	if err := kit.HubRetrier(nil).Once().Run(ctx, "plan the rollout", (&rollouts.Activities{}).PlanRollout, rollouts.PlanInput{Object: *c.in.Rollout}, &plan); err != nil {
 		c.problem("", err)
 		return
 	}

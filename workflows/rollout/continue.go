@@ -9,6 +9,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/gates"
@@ -27,6 +28,8 @@ type PreviousRun struct {
 	Phase Phase `json:"phase"`
 	// Enabled: the rollout was enabled before it had a valid plan.
 	Enabled bool `json:"enabled,omitempty"`
+	// Release is the release that was looked up for precaching.
+	Release *precache.LookedUp `json:"release,omitempty"`
 	// Used is the used part of the timeout of the rollout.
 	Used time.Duration `json:"used"`
 	// NextBatch counts from 0.
@@ -90,7 +93,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 func (g *groupUpgrade) restore(p *PreviousRun) {
 	g.status, g.taskQueues = rollout.Expand(p.Status), p.TaskQueues
 	g.notBound = rollout.ExpandNotBound(p.NotBound, rollout.NamesOf(p.Status.Clusters))
-	g.object = p.Object
+	g.object, g.release = p.Object, p.Release
 	if p.Phase == phasePlan {
 		g.enabled = p.Enabled
 	}
@@ -118,7 +121,7 @@ func (g *groupUpgrade) stateForNextRun(now time.Time) *PreviousRun {
 		Phase: g.phase, NextBatch: g.nextBatch, StartedBatch: g.startedBatch, RelapseRetries: g.relapseRetries,
 		Used: g.clock.elapsed(now), SlowestCluster: g.slowest,
 		HealthyClusters: healthy, GateOpened: g.gate.state == gateOpen,
-		Enabled: g.enabled, Object: g.object, Publisher: g.record.publisher.State,
+		Enabled: g.enabled, Release: g.release, Object: g.object, Publisher: g.record.publisher.State,
 		Completed: g.completions.due, Prepared: g.remediator.Prepared(), Starters: g.starters, Pause: g.record.waits.Pause,
 		Held: g.holds.State, Windows: g.holds.Windows.Carry(),
 	}

@@ -91,7 +91,7 @@ func TestAPlanDoesNotOverwriteAnEditDuringPlanning(t *testing.T) {
 		require.NoError(t, edited.Err)
 		plans := w.InputsOf("PlanRollout")
 		require.Len(t, plans, 3)
-		require.Equal(t, []string{"c1", "c2"}, plans[2].(ranv1.ClusterGroupUpgrade).Spec.Clusters)
+		require.Equal(t, []string{"c1", "c2"}, plans[2].(rollouts.PlanInput).Object.Spec.Clusters)
 		w.SignalWorkflow(temporal.SignalCancel, nil)
 	}, time.Hour)
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
@@ -117,5 +117,5 @@ func TestAnEditWhileTheHubDoesNotAnswerCountsForThePlan(t *testing.T) {
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: withoutDefaults()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
 	planned := w.InputsOf("PlanRollout")
-	require.EqualValues(t, 99, planned[len(planned)-1].(ranv1.ClusterGroupUpgrade).Spec.RemediationStrategy.Timeout)
+	require.EqualValues(t, 99, planned[len(planned)-1].(rollouts.PlanInput).Object.Spec.RemediationStrategy.Timeout)
 }

@@ -110,7 +110,7 @@ func (g *groupUpgrade) awaitReplan(ctx workflow.Context, changed func() bool) er
 	workflow.GoNamed(watching, "watch for another plan", func(ctx workflow.Context) {
 		retrier := g.retrier()
 		retrier.Abandon = true
-		in := rollouts.AwaitOtherPlanInput{Object: g.in.Object, Digest: g.planDigest}
+		in := rollouts.AwaitOtherPlanInput{PlanInput: g.planInput(), Digest: g.planDigest}
 		if retrier.Watch(ctx, "watch for what changes the plan", g.hub.AwaitOtherPlan, in, nil) != nil {
 			pause := workflow.NewTimerWithOptions(ctx, replanPause, workflow.TimerOptions{Summary: "before the rollout is planned again"})
 			if pause.Get(ctx, nil) != nil {
@@ -119,5 +119,16 @@ func (g *groupUpgrade) awaitReplan(ctx workflow.Context, changed func() bool) er
 		}
 		outdated = true
 	})
+	if g.release != nil && g.release.Problem != "" {
+		workflow.GoNamed(watching, "look up the release again", func(ctx workflow.Context) {
+			found, err := lookUpRelease(ctx, g.hub, *g.release)
+			if err == nil {
+				g.release = &found
+			}
+			if ctx.Err() == nil {
+				outdated = true
+			}
+		})
+	}
 	return workflow.Await(ctx, func() bool { return changed() || outdated })
 }

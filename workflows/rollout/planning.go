@@ -6,7 +6,6 @@ import (
 
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -54,10 +53,9 @@ func (g *groupUpgrade) planRollout(ctx workflow.Context) (rollout.End, error) {
 
 // plan plans the rollout in an activity next to the hub, and precaches the clusters of the plan until it is outdated.
 func (g *groupUpgrade) plan(ctx workflow.Context, outdated func() bool) (valid bool, err error) {
-	var plan rollouts.Plan
 	edits := g.edits
-	retrier := g.retrier()
-	if err := retrier.Run(ctx, "plan the rollout", g.hub.PlanRollout, g.in.Object, &plan); err != nil {
+	plan, err := g.makePlan(ctx)
+	if err != nil {
 		return false, err
 	}
 	if plan.Spec != nil && g.edits == edits { // an edit during the activity has its defaults already

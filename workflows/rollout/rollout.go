@@ -11,6 +11,7 @@ import (
 	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/gates"
@@ -97,6 +98,8 @@ type groupUpgrade struct {
 	// cancel stops the rollout. cancelledBy is the request to cancel; nil: there was none.
 	cancel      workflow.CancelFunc
 	cancelledBy *temporal.SignalRequest
+	// release is the release that was looked up for precaching; nil: none was.
+	release *precache.LookedUp
 	// object is the last request of the object; planDigest identifies its last plan.
 	object     ObjectRequest
 	planDigest string

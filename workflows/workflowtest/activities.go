@@ -23,6 +23,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
+	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/temporal"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
 )
@@ -59,7 +60,7 @@ func (w *World) register() {
 	Simulate(w, "WithdrawClusterMaintenance", func(locks.ClusterLockInput) any { return nil })
 	Simulate(w, "CheckNodeMaintenance", func(json.RawMessage) any { return nil })
 	Simulate(w, "LocateCluster", func(string) any { return temporal.TaskQueue })
-	Simulate(w, "PlanRollout", func(any) any { return w.Plan })
+	Simulate(w, "PlanRollout", func(rollouts.PlanInput) any { return w.Plan })
 	w.RegisterActivityWithOptions(func(ctx context.Context, in rollouts.AwaitOtherPlanInput) error {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
@@ -67,6 +68,10 @@ func (w *World) register() {
 		w.planWait = activity.GetInfo(ctx).TaskToken
 		return activity.ErrResultPending
 	}, activity.RegisterOptions{Name: "AwaitOtherPlan"})
+	Simulate(w, "LookUpRelease", func(last precache.LookedUp) any {
+		last.Image, last.Problem = "release:"+last.Version, ""
+		return last
+	})
 	Simulate(w, "LookUpClusters", func(names []string) any {
 		return rollouts.SeenClusters{Deleted: among(names, w.DeletedClusters), Offline: among(names, w.OfflineClusters)}
 	})

@@ -145,9 +145,9 @@ func WithDefaults(t *testing.T, object ranv1.ClusterGroupUpgrade) ranv1.ClusterG
 // SimulateDefaults applies defaults when a rollout is planned or edited.
 func (w *World) SimulateDefaults() {
 	Simulate(w, "CheckRollout", func(object ranv1.ClusterGroupUpgrade) any { return WithDefaults(w.T, object) })
-	Simulate(w, "PlanRollout", func(object ranv1.ClusterGroupUpgrade) any {
-		plan, spec := w.Plan, WithDefaults(w.T, object).Spec
-		if len(rollout.ChangedFields(object.Spec, spec)) > 0 {
+	Simulate(w, "PlanRollout", func(in rollouts.PlanInput) any {
+		plan, spec := w.Plan, WithDefaults(w.T, in.Object).Spec
+		if len(rollout.ChangedFields(in.Object.Spec, spec)) > 0 {
 			plan.Spec = &spec
 		}
 		return plan
