@@ -283,7 +283,7 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 
 // AddWorker adds another worker, with more arguments, without starting it.
 func (f *Fleet) AddWorker(more ...string) (*devstack.Process, error) {
-	return f.addWorker(append([]string{"--address", f.Temporal.Address, "--backup-image", "registry.example.com/backup:1.0", "--node-annotations"}, more...)...)
+	return f.addWorker(append([]string{"--address", f.Temporal.Address, "--backup-image", "registry.example.com/backup:1.0", "--update-graph-hosts", "127.0.0.1:*", "--node-annotations"}, more...)...)
 }
 
 // AddInsideWorker adds a worker that serves a spoke as one inside it, with more arguments, without starting it. address is that of Temporal.
