@@ -2,8 +2,11 @@ package chaos
 
 import (
 	"context"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -42,6 +45,37 @@ func enforcing() state {
 			compliant.Store(true)
 			hub.Drift(at.spoke.Name, namespace, policy)
 		}}
+	})
+}
+
+// lookingUp: the server of the update graph does not answer when the release of a policy is looked up.
+func lookingUp() state {
+	return groupState("planning, its release looked up", "LookUpRelease", func(t *testing.T, s *scenarioRun, at target) reached {
+		answers := make(chan struct{})
+		graph := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			select {
+			case <-answers:
+				_, _ = w.Write([]byte(`{"nodes":[{"version":"4.18.3","payload":"registry.example.com/release:4.18.3"}]}`))
+			case <-r.Context().Done():
+			}
+		}))
+		answer := sync.OnceFunc(func() { close(answers) })
+		t.Cleanup(func() {
+			answer()
+			graph.Close()
+		})
+		s.createOnHub(t, "testdata/release.yaml", at, "UPSTREAM", graph.URL)
+		hub, err := propagator.Start(t.Context(), s.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return 0 }})
+		require.NoError(t, err)
+		t.Cleanup(hub.Stop)
+		policy := s.name + "-release"
+		s.awaitComplianceStatus(t, policy)
+		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.NodeMaintenance, spec.ManagedPolicies = nil, []string{policy}
+			spec.PreCaching, spec.PreCachingConfigRef = true, &ranv1.ObjectRef{Name: policy}
+		})
+		s.awaitScheduled(t, w.workflow, "LookUpRelease")
+		return reached{workflow: w.workflow, unblock: answer}
 	})
 }
 
@@ -91,19 +125,19 @@ func hubKinds() []string {
 	return []string{
 		"policy.open-cluster-management.io/v1/Policy", "policy.open-cluster-management.io/v1/PlacementBinding", "apps.open-cluster-management.io/v1/PlacementRule",
 		"cluster.open-cluster-management.io/v1beta1/Placement",
-		"work.open-cluster-management.io/v1/ManifestWork", "work.open-cluster-management.io/v1alpha1/ManifestWorkReplicaSet",
+		"ran.openshift.io/v1alpha1/PreCachingConfig", "work.open-cluster-management.io/v1/ManifestWork", "work.open-cluster-management.io/v1alpha1/ManifestWorkReplicaSet",
 	}
 }
 
-// createOnHub creates the objects of a file, with the name of the scenario and for the cluster of the node. The cleanup deletes all objects of
+// createOnHub creates the objects of a file, with the name of the scenario and for the cluster of the node, and with other replaced words. The cleanup deletes all objects of
 // hubKinds, including those that a terminated rollout left.
-func (s *scenarioRun) createOnHub(t *testing.T, file string, at target) {
+func (s *scenarioRun) createOnHub(t *testing.T, file string, at target, replace ...string) {
 	t.Helper()
 	hub, err := s.Watch(t.Context(), s.Hub)
 	require.NoError(t, err)
 	content, err := os.ReadFile(file)
 	require.NoError(t, err)
-	for _, document := range strings.Split(strings.NewReplacer("SCENARIO", s.name, "CLUSTER", at.spoke.Name).Replace(string(content)), "\n---\n") {
+	for _, document := range strings.Split(strings.NewReplacer(append(replace, "SCENARIO", s.name, "CLUSTER", at.spoke.Name)...).Replace(string(content)), "\n---\n") {
 		object := &unstructured.Unstructured{}
 		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
 		require.NoError(t, client.IgnoreAlreadyExists(hub.Client.Create(t.Context(), object)), document)

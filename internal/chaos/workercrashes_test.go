@@ -65,6 +65,7 @@ func rolloutMoments() []moment {
 		{"clusters start, end and are checked", []state{clusterRequest("create", false), clusterRequest("delete", false), clusterHealth()}},
 
 		{"a rollout is planned", []state{planning()}},
+		{"a release is looked up", []state{lookingUp()}},
 		{"rollouts are stopped", []state{notEnabled(), paused(), cancelling()}},
 		{"rollouts may not start", []state{waitingForApproval(), blocked()}},
 		{"clusters are prepared", []state{precaching(), backingUp()}},
@@ -100,7 +101,7 @@ func crashScenario(name string, how end, targets func(*scenarioRun, *testing.T) 
 // rolloutStates are the states of a ClusterGroupUpgrade from start to end.
 func rolloutStates() []string {
 	return []string{
-		"planning", "NotEnabled", "WaitingForApproval", "precaching", "blocked", "backup", beforeEnable, "InProgress, the canary's batch", "InProgress, a later batch",
+		"planning", "planning, its release looked up", "NotEnabled", "WaitingForApproval", "precaching", "blocked", "backup", beforeEnable, "InProgress, the canary's batch", "InProgress, a later batch",
 		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works created", "soaking", "ClustersOffline", "Paused", "cancelling", "cleaning up after a timeout",
 		afterCompletion,
 	}

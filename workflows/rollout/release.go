@@ -13,7 +13,7 @@ import (
 
 const (
 	// lookUpTimeout limits one request to an update graph, and lookUpsTimeout the activity with all its requests: the rollout is planned again then.
-	lookUpTimeout  = time.Minute
+	lookUpTimeout  = 30 * time.Second
 	lookUpsTimeout = 24 * time.Hour
 	// firstLookUp and lastLookUp are the shortest and the longest pause before a release is looked up again.
 	firstLookUp = 5 * time.Second
