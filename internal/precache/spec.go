@@ -41,6 +41,8 @@ type Setting struct {
 	Source, Path string
 	// Unknown is why the value cannot be derived; empty: it is known.
 	Unknown string
+	// Unchanged: the rollout does not change this catalog. It is only needed for packages.
+	Unchanged bool
 }
 
 // problem is what is wrong with a setting.
@@ -93,6 +95,9 @@ func SpecOf(overrides Overrides, derived Derived) Content {
 		if replaced := overrides.of(name); len(replaced) > 0 {
 			settings[name] = replaced
 		}
+	}
+	if len(settings[OperatorsPackagesAndChannels]) == 0 {
+		settings[OperatorsIndexes] = slices.DeleteFunc(slices.Clone(settings[OperatorsIndexes]), func(s Setting) bool { return s.Unchanged })
 	}
 	if unused := content.checkOperators(settings[OperatorsIndexes], settings[OperatorsPackagesAndChannels]); unused {
 		delete(settings, OperatorsPackagesAndChannels)

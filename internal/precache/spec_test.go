@@ -162,6 +162,14 @@ func TestTheContentOfPoliciesIsReplacedFieldByField(t *testing.T) {
 			problem: []string{"inconsistent precaching configuration: olm index provided, but no packages: no policy of the rollout has a Subscription for the catalog of policy ztp/common, policy ztp/du; "},
 		},
 		{
+			name: "an unchanged catalog without packages",
+			change: func(_ *precache.Overrides, d *precache.Derived) {
+				d.Packages, d.Indexes[0].Unchanged, d.Indexes[1].Unchanged = nil, true, true
+			},
+			want:    func(s *ranv1.PrecachingSpec) { s.OperatorsIndexes, s.OperatorsPackagesAndChannels = nil, nil },
+			sources: map[precache.Field]string{"operatorsIndexes": "", "operatorsPackagesAndChannels": ""},
+		},
+		{
 			name: "packages of a PreCachingConfig without a catalog",
 			change: func(o *precache.Overrides, d *precache.Derived) {
 				o.Config, d.Indexes = &ranv1.PreCachingConfigSpec{Overrides: ranv1.PlatformPreCachingSpec{OperatorsPackagesAndChannels: []string{"ptp:stable"}}}, nil

@@ -59,18 +59,18 @@ type precachedRelease struct {
 	problems []string
 }
 
-// release returns the release that policies request: those for the upgrade or, if none of them does, those that all clusters comply with. known is the
+// release returns the release that the policies for the upgrade request or, as in TALM, if none of them does, those that all clusters comply with. known is the
 // release that was looked up.
 func (c policyChoice) release(known *precache.LookedUp) precachedRelease {
-	requesting, problems := requestRelease(c.forUpgrade), c.platform
+	requesting := requestRelease(c.forUpgrade)
+	problems := append(slices.Clone(c.platform), templatedFields(requesting)...)
 	if len(requesting) == 0 {
 		requesting = requestRelease(c.compliantBefore)
-		problems = platformProblems(requesting)
+		if len(platformProblems(requesting))+len(templatedFields(requesting)) > 0 {
+			return precachedRelease{} // no cluster needs it
+		}
 	}
 	if len(problems) > 0 {
-		return precachedRelease{problems: problems}
-	}
-	if problems := templatedFields(requesting); len(problems) > 0 {
 		return precachedRelease{problems: problems}
 	}
 	if image, source := requestedValue(requesting, ReleaseImage); image != "" {
@@ -142,10 +142,12 @@ const sourcePolicy = "policy "
 func (c policyChoice) derived(release precachedRelease) precache.Derived {
 	derived := precache.Derived{Platform: release.image, Pending: release.lookedUp != nil && release.image == nil}
 	all := slices.Concat(c.forUpgrade, c.compliantBefore, c.enforcing)
-	for _, policy := range all {
+	for i, policy := range all {
+		unchanged := i >= len(c.forUpgrade)
 		for _, catalog := range policy.Catalogs {
 			found := precache.Setting{
 				Value: catalog.Image, Source: sourcePolicy + policy.String(), Path: fmt.Sprintf("CatalogSource %s/%s: spec.image", catalog.Namespace, catalog.Name),
+				Unchanged: unchanged,
 			}
 			if templated(catalog.Image) {
 				found.Unknown = isTemplate
@@ -158,11 +160,11 @@ func (c policyChoice) derived(release precachedRelease) precache.Derived {
 			}
 		}
 		unknown := precache.Setting{Source: sourcePolicy + policy.String(), Path: "object-templates-raw", Unknown: "has templates, so what it sets cannot be derived"}
-		if slices.Contains(policy.Templated, catalogKind) {
-			derived.Indexes = append(derived.Indexes, unknown)
-		}
 		if slices.Contains(policy.Templated, subscriptionKind) {
 			derived.Packages = append(derived.Packages, unknown)
+		}
+		if unknown.Unchanged = unchanged; slices.Contains(policy.Templated, catalogKind) {
+			derived.Indexes = append(derived.Indexes, unknown)
 		}
 	}
 	return derived

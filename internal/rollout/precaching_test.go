@@ -73,6 +73,21 @@ func TestPrecachedContentIsDerivedFromPolicies(t *testing.T) {
 		require.Equal(t, "release:4.18.3", planOf(nil, older, requiring(t, "p2", imageVersion)).Precaching.PlatformImage)
 		require.Equal(t, "release:4.17.9", planOf(nil, older).Precaching.PlatformImage, "without one, the release that all clusters comply with")
 	})
+	t.Run("a release that all clusters run stops no rollout", func(t *testing.T) {
+		for _, version := range []string{"{channel: a}", "{upstream: u, channel: c, desiredUpdate: {version: '{{ .v }}'}}"} {
+			running := compliantWith(requiring(t, "p1", "{apiVersion: config.openshift.io/v1, kind: ClusterVersion, spec: "+version+"}", catalogSource))
+			plan := planOf(nil, running, requiring(t, "p2", ptp))
+			require.Empty(t, plan.Problems())
+			require.Empty(t, plan.Precaching.PlatformImage)
+		}
+	})
+	t.Run("an unchanged catalog is only for packages", func(t *testing.T) {
+		plan := planOf(nil, compliantWith(requiring(t, "p1", catalogSource)), requiring(t, "p2", imageVersion))
+		require.Empty(t, plan.Problems())
+		require.Empty(t, plan.Precaching.OperatorsIndexes)
+		changed := planOf(nil, requiring(t, "p1", catalogSource), requiring(t, "p2", imageVersion))
+		require.Contains(t, changed.Problems()[0], "Precaching spec is incomplete: inconsistent precaching configuration: olm index provided, but no packages")
+	})
 	t.Run("raw text", func(t *testing.T) {
 		raw := templating(t, "p1", "object-templates-raw: '[{complianceType: musthave, objectDefinition: "+strings.NewReplacer("'", "\"").Replace(catalogSource)+"}, {objectDefinition: "+ptp+"}]'")
 		require.Equal(t, []string{"redhat:4.18"}, planOf(nil, raw).Precaching.OperatorsIndexes)
