@@ -20,6 +20,7 @@ func TestInvalidSettingsAreRefusedByFlag(t *testing.T) {
 		{"--stop-timeout=-1s", "--stop-timeout -1s: must not be negative"},
 		{"--health-address=", "--health-address: must not be empty"},
 		{"--deployment=drydock", "--deployment also needs --build-id"},
+		{"--update-graph-hosts=https://updates.example.com", "--update-graph-hosts[0]: Invalid value"},
 		{"--build-id=v1", "--build-id also needs --deployment"},
 		{"--node-annotations --controllers=false", "--node-annotations also needs --controllers"},
 	} {
