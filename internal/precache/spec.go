@@ -46,12 +46,7 @@ type Setting struct {
 }
 
 // problem is what is wrong with a setting.
-func (s Setting) problem(text string) string {
-	if s.Source == "" {
-		return text
-	}
-	return s.Source + ": " + text
-}
+func (s Setting) problem(text string) string { return s.Source + ": " + text }
 
 // Derived is the content that the policies of a rollout name.
 type Derived struct {
@@ -129,7 +124,7 @@ func (c *Content) checkOperators(indexes, packages []Setting) (unused bool) {
 		c.Problems = append(c.Problems, fmt.Sprintf("inconsistent precaching configuration: olm index provided, but no packages: no policy of the rollout has a Subscription for the catalog of %s; "+
 			"set spec.overrides.operatorsPackagesAndChannels of a PreCachingConfig", sourcesOf(indexes)))
 	case len(indexes) > 0 || len(packages) == 0:
-	case strings.HasPrefix(packages[0].Source, sourceConfig) || packages[0].Source == "":
+	case strings.HasPrefix(packages[0].Source, sourceConfig):
 		missing := field.Required(field.NewPath(pathOf(OperatorsIndexes)), "which catalogs are the operatorsPackagesAndChannels in? No policy of the rollout has a CatalogSource with an image")
 		c.Problems = append(c.Problems, packages[0].problem(missing.Error()))
 	default:
