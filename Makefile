@@ -43,9 +43,10 @@ up: dev ## Start a local stack and say how to reach it, until Ctrl-C
 	@exec bin/devstack/dev up
 
 .PHONY: build
-build: ## Build bin/drydock and bin/drydock-worker
+build: ## Build bin/drydock, bin/drydock-worker and bin/drydock-prepare
 	$(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/drydock ./starter
 	$(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/drydock-worker ./worker
+	$(GO_BUILD) -ldflags "-s -w -X main.version=$(VERSION)" -o bin/drydock-prepare ./deploy/prepare
 
 # Temporal's server is compiled in a module of its own.
 STANDALONE := deploy/standalone
@@ -66,7 +67,7 @@ CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/har
 	./internal/manifest ./internal/observe ./internal/snapshot ./internal/statuspage/... ./internal/temporal ./internal/devstack/...)
 
 .PHONY: test
-test: servers build chromium supply-chain ## Run all tests, those on the real servers included; PKG=./starter/... runs some
+test: servers build chromium containerd supply-chain ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
 	@$(MAKE) --no-print-directory --keep-going -j5 test-shared test-alone test-concurrent test-others test-standalone
 else
@@ -96,7 +97,7 @@ test-fast: ## Run the tests that need neither servers nor a browser
 	@$(GO_TEST) -short $(filter-out $(SERVER_TESTS),$(shell go list ./...))
 
 .PHONY: race
-race: servers build chromium supply-chain ## Run all tests under the race detector, which takes twice as long as test
+race: servers build chromium containerd supply-chain ## Run all tests under the race detector, which takes twice as long as test
 	$(RACE_TEST) -p 2 ./internal/e2e ./...
 
 # The tests of the status page look at it in a browser. Without one only they fail.
@@ -105,6 +106,13 @@ chromium:
 	@command -v chromium >/dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends chromium >/dev/null; \
 	} || echo "tests of the status page will fail: they need Debian's chromium, which cannot be installed here: apt-get install chromium"
+
+# The tests of drydock-prepare pull images with it. Without it only they fail.
+.PHONY: containerd
+containerd:
+	@{ command -v containerd && command -v runc; } >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends containerd runc >/dev/null; \
+	} || echo "tests of precaching will fail: they need Debian's containerd and runc, which cannot be installed here: apt-get install containerd runc"
 
 # A target is fuzzed on one core: others may work beside it. A failing input stays in testdata/fuzz of the package, where every test repeats it. A failure
 # without one, "context deadline exceeded", is the end of the time within a run of the target.
@@ -179,13 +187,13 @@ generate-api: checkers ## Write what is generated from the types of the API: dee
 	$(call api_reference,docs/reference/api)
 
 # PROGRAMS are what users get.
-PROGRAMS := drydock drydock-worker
+PROGRAMS := drydock drydock-worker drydock-prepare
 # VULN_DB is a copy of the Go vulnerability database, such as file:///srv/vulndb, for where vuln.go.dev is out of reach.
 VULN_DB ?=
 
 .PHONY: vuln
 vuln: supply-chain ## Look for known vulnerabilities in the code that the programs call (VULN_DB=url of a copy of the database)
-	$(TOOLS)/govulncheck $(if $(VULN_DB),-db '$(VULN_DB)') ./starter ./worker
+	$(TOOLS)/govulncheck $(if $(VULN_DB),-db '$(VULN_DB)') ./starter ./worker ./deploy/prepare
 
 .PHONY: sbom
 sbom: build supply-chain ## List the modules in each program, as CycloneDX in bin/sbom

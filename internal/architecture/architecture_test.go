@@ -84,6 +84,7 @@ func TestImports(t *testing.T) {
 	all := packages(t)
 	t.Run("run one way", func(t *testing.T) { importsRunOneWay(t, all) })
 	t.Run("of the programs do not reach the local stack", func(t *testing.T) { programsDoNotReachTheLocalStack(t, all) })
+	t.Run("of the program in Jobs are few", func(t *testing.T) { jobsProgramImportsNoClients(t, all) })
 	t.Run("of the programs embed the time zones", func(t *testing.T) { programsEmbedTimeZones(t, all) })
 	t.Run("between workflows are those of their parents", func(t *testing.T) { workflowsImportTheirChildren(t, all) })
 	t.Run("of activities stay in their family", func(t *testing.T) { activitiesImportFewFamilies(t, all) })
@@ -127,8 +128,22 @@ func requireNoDependency(t *testing.T, p goPackage, forbidden []string) {
 // programsDoNotReachTheLocalStack: the local stack is for tests and trials only.
 func programsDoNotReachTheLocalStack(t *testing.T, all []goPackage) {
 	for _, p := range all {
-		if within(name(p.ImportPath), "starter", "worker") {
+		if within(name(p.ImportPath), "starter", "worker", "deploy/prepare") {
 			requireNoDependency(t, p, []string{"internal/devstack", "deploy/dev"})
+		}
+	}
+}
+
+// jobsProgramImportsNoClients: every node pulls the image of these Jobs, so it is small.
+func jobsProgramImportsNoClients(t *testing.T, all []goPackage) {
+	for _, p := range all {
+		if !within(name(p.ImportPath), "deploy/prepare") {
+			continue
+		}
+		for _, dependency := range p.Deps {
+			if within(dependency, "k8s.io/client-go", "k8s.io/api", "sigs.k8s.io/controller-runtime", "go.temporal.io") || within(name(dependency), "internal/apis") {
+				t.Errorf("%s depends on %s", name(p.ImportPath), dependency)
+			}
 		}
 	}
 }

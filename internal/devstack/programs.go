@@ -61,6 +61,17 @@ func EnsurePrograms(ctx context.Context, out io.Writer) error {
 	return nil
 }
 
+// ProgramPath returns the path of a server of the stack, and builds it if it is missing.
+func ProgramPath(ctx context.Context, out io.Writer, name string) (string, error) {
+	wanted := slices.DeleteFunc(slices.Clone(programs), func(p program) bool { return p.name != name })
+	p, err := beginPrograms(ctx, out, wanted)
+	if err != nil {
+		return "", err
+	}
+	defer p.stop()
+	return p.path(ctx, name)
+}
+
 // beginPrograms finds the wanted servers and builds the others in the background, until stop.
 func beginPrograms(ctx context.Context, out io.Writer, wanted []program) (*Programs, error) {
 	root, err := RepositoryRoot()

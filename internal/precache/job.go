@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/precache/contract"
 )
 
 // Kind is precaching or backup.
@@ -85,12 +86,12 @@ func (w Work) Config() map[string]string {
 		return nil
 	}
 	return map[string]string{
-		"operators.indexes":             strings.Join(w.Spec.OperatorsIndexes, "\n"),
-		"operators.packagesAndChannels": strings.Join(w.Spec.OperatorsPackagesAndChannels, "\n"),
-		"excludePrecachePatterns":       strings.Join(w.Spec.ExcludePrecachePatterns, "\n"),
-		"additionalImages":              strings.Join(w.Spec.AdditionalImages, "\n"),
-		"platform.image":                w.Spec.PlatformImage,
-		"spaceRequired":                 w.Spec.SpaceRequired,
+		contract.OperatorsIndexes:             strings.Join(w.Spec.OperatorsIndexes, "\n"),
+		contract.OperatorsPackagesAndChannels: strings.Join(w.Spec.OperatorsPackagesAndChannels, "\n"),
+		contract.ExcludePrecachePatterns:      strings.Join(w.Spec.ExcludePrecachePatterns, "\n"),
+		contract.AdditionalImages:             strings.Join(w.Spec.AdditionalImages, "\n"),
+		contract.PlatformImage:                w.Spec.PlatformImage,
+		contract.SpaceRequired:                w.Spec.SpaceRequired,
 	}
 }
 
@@ -101,23 +102,23 @@ type hostMount struct {
 	readOnly bool
 }
 
-// precachingHost are the directories of the node that the tools to pull images need.
+// precachingHost are the directories of the node that the tools to pull images need. The kubelet creates those that only OpenShift has.
 var precachingHost = []hostMount{
-	{"/etc/containers", corev1.HostPathDirectory, true},
-	{"/etc/pki/ca-trust", corev1.HostPathDirectory, true},
+	{"/etc/containers", corev1.HostPathDirectoryOrCreate, true},
+	{"/etc/pki/ca-trust", corev1.HostPathDirectoryOrCreate, true},
 	{"/etc/resolv.conf", corev1.HostPathFile, true},
-	{"/lib64", corev1.HostPathDirectory, true},
+	{"/lib64", corev1.HostPathDirectoryOrCreate, true},
 	{"/proc", corev1.HostPathDirectory, true},
 	{"/run", corev1.HostPathDirectory, false},
 	{"/sys/fs/cgroup", corev1.HostPathDirectory, true},
 	{"/tmp", corev1.HostPathDirectory, false},
 	{"/usr/bin", corev1.HostPathDirectory, true},
 	{"/usr/lib", corev1.HostPathDirectory, true},
-	{"/usr/lib64", corev1.HostPathDirectory, true},
-	{"/usr/libexec", corev1.HostPathDirectory, true},
-	{"/usr/share/containers", corev1.HostPathDirectory, true},
-	{"/var/lib/cni", corev1.HostPathDirectory, true},
-	{"/var/lib/containers", corev1.HostPathDirectory, false},
+	{"/usr/lib64", corev1.HostPathDirectoryOrCreate, true},
+	{"/usr/libexec", corev1.HostPathDirectoryOrCreate, true},
+	{"/usr/share/containers", corev1.HostPathDirectoryOrCreate, true},
+	{"/var/lib/cni", corev1.HostPathDirectoryOrCreate, true},
+	{"/var/lib/containers", corev1.HostPathDirectoryOrCreate, false},
 	{"/var/lib/kubelet", corev1.HostPathDirectory, true},
 	{"/var/tmp", corev1.HostPathDirectory, false},
 }
@@ -130,14 +131,14 @@ var backupHost = []hostMount{
 	{"/proc", corev1.HostPathDirectory, true},
 	{"/run", corev1.HostPathDirectory, false},
 	{"/sys/fs/cgroup", corev1.HostPathDirectory, true},
-	{"/sysroot", corev1.HostPathDirectory, false},
+	{"/sysroot", corev1.HostPathDirectoryOrCreate, false},
 	{"/tmp", corev1.HostPathDirectory, false},
 	{"/usr/bin", corev1.HostPathDirectory, true},
 	{"/usr/lib", corev1.HostPathDirectory, true},
-	{"/usr/lib64", corev1.HostPathDirectory, true},
-	{"/usr/libexec", corev1.HostPathDirectory, true},
+	{"/usr/lib64", corev1.HostPathDirectoryOrCreate, true},
+	{"/usr/libexec", corev1.HostPathDirectoryOrCreate, true},
 	{"/usr/local", corev1.HostPathDirectory, true},
-	{"/usr/share/containers", corev1.HostPathDirectory, true},
+	{"/usr/share/containers", corev1.HostPathDirectoryOrCreate, true},
 	{"/var/lib", corev1.HostPathDirectory, false},
 	{"/var/recovery", corev1.HostPathDirectoryOrCreate, false},
 	{"/var/tmp", corev1.HostPathDirectory, false},
@@ -148,12 +149,10 @@ func (w Work) precachingPod(config string) corev1.PodSpec {
 	pod.PriorityClassName = "system-cluster-critical"
 	container := &pod.Containers[0]
 	container.Name = "pre-cache-container"
-	container.Command, container.Args = []string{"/bin/bash", "-c"}, []string{"/opt/precache/precache.sh"}
-	container.Env = []corev1.EnvVar{
-		{Name: "config_volume_path", Value: "/tmp/precache/config"},
-		{Name: "NODE_NAME", ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: "spec.nodeName"}}},
-	}
-	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "config-volume", MountPath: "/etc/config", ReadOnly: true})
+	container.Command = []string{contract.PrecacheProgram}
+	// TALM's scripts read this variable.
+	container.Env = append(container.Env, corev1.EnvVar{Name: "config_volume_path", Value: "/tmp/precache/config"})
+	container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: "config-volume", MountPath: contract.ConfigDirectory, ReadOnly: true})
 	pod.Volumes = append(pod.Volumes, corev1.Volume{Name: "config-volume", VolumeSource: corev1.VolumeSource{
 		ConfigMap: &corev1.ConfigMapVolumeSource{LocalObjectReference: corev1.LocalObjectReference{Name: config}},
 	}})
@@ -163,7 +162,15 @@ func (w Work) precachingPod(config string) corev1.PodSpec {
 func (w Work) backupPod() corev1.PodSpec {
 	pod := w.pod(accountBackup, backupHost)
 	container := &pod.Containers[0]
-	container.Name, container.Args, container.TTY = "container-image", []string{"launchBackup"}, true
+	container.Name, container.Args, container.TTY = "container-image", []string{contract.BackupArgument}, true
+	// etcd runs on these nodes. Without such a label the program says that its node has no etcd.
+	pod.Affinity = &corev1.Affinity{NodeAffinity: &corev1.NodeAffinity{}}
+	for _, role := range []string{"node-role.kubernetes.io/control-plane", "node-role.kubernetes.io/master"} {
+		pod.Tolerations = append(pod.Tolerations, corev1.Toleration{Key: role, Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoSchedule})
+		pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = append(pod.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution, corev1.PreferredSchedulingTerm{
+			Weight: 100, Preference: corev1.NodeSelectorTerm{MatchExpressions: []corev1.NodeSelectorRequirement{{Key: role, Operator: corev1.NodeSelectorOpExists}}},
+		})
+	}
 	return pod
 }
 
@@ -172,12 +179,15 @@ func (w Work) pod(account string, mounts []hostMount) corev1.PodSpec {
 	container := corev1.Container{
 		Image:           w.Image,
 		SecurityContext: &corev1.SecurityContext{Privileged: new(true), RunAsUser: new(int64(0))},
-		VolumeMounts:    []corev1.VolumeMount{{Name: "host", MountPath: "/host"}},
+		Env: []corev1.EnvVar{
+			fromField(contract.NodeName, "spec.nodeName"), fromField(contract.NodeIP, "status.hostIP"), fromField(contract.PodUID, "metadata.uid"),
+		},
+		VolumeMounts: []corev1.VolumeMount{{Name: "host", MountPath: contract.HostDirectory}},
 	}
 	volumes := []corev1.Volume{{Name: "host", VolumeSource: corev1.VolumeSource{EmptyDir: &corev1.EmptyDirVolumeSource{}}}}
 	for _, mount := range mounts {
 		name := "host-" + strings.NewReplacer("/", "-", ".", "-").Replace(strings.Trim(mount.path, "/"))
-		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: "/host" + mount.path, ReadOnly: mount.readOnly})
+		container.VolumeMounts = append(container.VolumeMounts, corev1.VolumeMount{Name: name, MountPath: contract.HostDirectory + mount.path, ReadOnly: mount.readOnly})
 		volumes = append(volumes, corev1.Volume{Name: name, VolumeSource: corev1.VolumeSource{
 			HostPath: &corev1.HostPathVolumeSource{Path: mount.path, Type: &mount.kind},
 		}})
@@ -185,4 +195,8 @@ func (w Work) pod(account string, mounts []hostMount) corev1.PodSpec {
 	return corev1.PodSpec{
 		Containers: []corev1.Container{container}, Volumes: volumes, RestartPolicy: corev1.RestartPolicyNever, ServiceAccountName: account,
 	}
+}
+
+func fromField(name, path string) corev1.EnvVar {
+	return corev1.EnvVar{Name: name, ValueFrom: &corev1.EnvVarSource{FieldRef: &corev1.ObjectFieldSelector{APIVersion: "v1", FieldPath: path}}}
 }

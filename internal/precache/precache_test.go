@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/precache"
@@ -29,6 +30,26 @@ func TestJobsHaveADeadlineAndNoRetries(t *testing.T) {
 			require.True(t, mounts[mount.Name], mount.Name)
 		}
 		require.Equal(t, kind == precache.Precaching, mounts["config-volume"])
+	}
+}
+
+// The images of TALM have a script that is executable, and an entry point. Images for these Jobs need no shell.
+func TestJobsRunTheProgramsOfTheirImages(t *testing.T) {
+	precaching := precache.Work{Kind: precache.Precaching}.Job("name").Spec.Template.Spec.Containers[0]
+	require.Equal(t, []string{"/opt/precache/precache.sh"}, precaching.Command)
+	require.Empty(t, precaching.Args)
+	backup := precache.Work{Kind: precache.Backup}.Job("name").Spec.Template.Spec
+	require.Empty(t, backup.Containers[0].Command)
+	require.Equal(t, []string{"launchBackup"}, backup.Containers[0].Args)
+	require.Len(t, backup.Tolerations, 2, "etcd runs on nodes with taints")
+	for _, container := range []corev1.Container{precaching, backup.Containers[0]} {
+		fields := map[string]string{}
+		for _, variable := range container.Env {
+			if variable.ValueFrom != nil {
+				fields[variable.Name] = variable.ValueFrom.FieldRef.FieldPath
+			}
+		}
+		require.Equal(t, map[string]string{"NODE_NAME": "spec.nodeName", "NODE_IP": "status.hostIP", "POD_UID": "metadata.uid"}, fields)
 	}
 }
 

@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"drydock.dev/drydock/internal/precache/contract"
 )
 
 // parse checks a value of a field, and returns it in the form that the Job reads.
@@ -27,12 +29,9 @@ func parse(name Field, path, value string) (string, *field.Error) {
 	return value, CheckImage(at, value)
 }
 
-// imageForm is a reference to an image: [registry[:port]/]path[:tag][@digest].
-var imageForm = regexp.MustCompile(`^(?:(?:[A-Za-z0-9][A-Za-z0-9.-]*|\[[0-9a-fA-F:]+\])(?::[0-9]+)?/)?[a-z0-9]+(?:(?:[._]|__|-+|/)[a-z0-9]+)*(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@[a-z0-9]+(?:[+._-][a-z0-9]+)*:[0-9a-fA-F]{32,})?$`)
-
 // CheckImage checks the name of an image. It does not check that the image exists.
 func CheckImage(at *field.Path, image string) *field.Error {
-	if imageForm.MatchString(image) {
+	if contract.IsImage(image) {
 		return nil
 	}
 	return field.Invalid(at, image, "must be the name of an image, such as registry.example.com/release:4.18.3 or one with a digest")
@@ -41,11 +40,11 @@ func CheckImage(at *field.Path, image string) *field.Error {
 // parsePackage reads package:channel. Spaces around the colon are allowed, as in the documentation of TALM.
 func parsePackage(at *field.Path, entry string) (string, *field.Error) {
 	name, channel, _ := strings.Cut(entry, ":")
-	name, channel = strings.TrimSpace(name), strings.TrimSpace(channel)
-	if name == "" || channel == "" || strings.ContainsAny(name+channel, ": \t\r\n") {
+	trimmed := strings.TrimSpace(name) + ":" + strings.TrimSpace(channel)
+	if _, _, valid := contract.PackageAndChannel(trimmed); !valid {
 		return "", field.Invalid(at, entry, "must be package:channel")
 	}
-	return name + ":" + channel, nil
+	return trimmed, nil
 }
 
 // checkPattern checks a pattern. The Job passes them to grep, one a line; an empty one would exclude every image.
