@@ -176,6 +176,7 @@ func TestWhatABackupLacksIsNamed(t *testing.T) {
 		want string
 	}{
 		{"the address of the node", []string{"NODE_IP="}, nil, "the address of etcd is not known: the environment has neither NODE_IP nor ETCDCTL_ENDPOINTS"},
+		{"a key", []string{"ETCDCTL_CERT=/cert"}, nil, "the environment has some of ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY; set all or none"},
 		{"certificates", []string{"NODE_NAME=worker-1"}, nil, "node worker-1 has no certificates of etcd (/etc/kubernetes/static-pod-resources/etcd-certs/secrets/etcd-all-certs/etcd-peer-worker-1.crt, "},
 		{"a manifest", nil, func(c *controlPlane) {
 			require.NoError(c.t, os.Remove(c.path("/etc/kubernetes/manifests/kube-scheduler-pod.yaml")))

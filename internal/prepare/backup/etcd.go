@@ -122,8 +122,11 @@ func (s Settings) findEtcd() (Etcd, error) {
 		}
 		found.Endpoint = "https://" + net.JoinHostPort(s.NodeIP, "2379")
 	}
-	if found.CA != "" && found.Certificate != "" && found.Key != "" {
+	switch {
+	case !strings.HasPrefix(found.Endpoint, "https://") || found.CA != "" && found.Certificate != "" && found.Key != "":
 		return found, nil
+	case found.CA != "" || found.Certificate != "" || found.Key != "":
+		return Etcd{}, fmt.Errorf("the environment has some of ETCDCTL_CACERT, ETCDCTL_CERT and ETCDCTL_KEY; set all or none")
 	}
 	var looked []string
 	for _, on := range s.certificates() {
