@@ -78,7 +78,7 @@ func (j *job) containerConfig(pod corev1.PodSpec, sandbox *runtimeapi.PodSandbox
 	container := pod.Containers[0]
 	config := &runtimeapi.ContainerConfig{
 		Metadata: &runtimeapi.ContainerMetadata{Name: container.Name},
-		Image:    &runtimeapi.ImageSpec{Image: container.Image},
+		Image:    &runtimeapi.ImageSpec{Image: container.Image, UserSpecifiedImage: container.Image},
 		Command:  container.Command, Args: container.Args,
 		Envs:    append(j.environment(container.Env), j.addedToEnv...),
 		LogPath: "log",

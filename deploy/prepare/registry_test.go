@@ -55,7 +55,8 @@ func startRegistry(t *testing.T) *imageRegistry {
 		switch {
 		case r.down.Load():
 			http.Error(w, "down", http.StatusServiceUnavailable)
-		case strings.HasPrefix(request.URL.Path, "/v2/private") && (given != user || secret != password):
+		// Some clients send a login only if the registry asks for one at its first address.
+		case (request.URL.Path == "/v2/" || strings.HasPrefix(request.URL.Path, "/v2/private")) && (given != user || secret != password):
 			w.Header().Set("WWW-Authenticate", `Basic realm="test"`)
 			http.Error(w, "login required", http.StatusUnauthorized)
 		default:

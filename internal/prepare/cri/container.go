@@ -62,7 +62,7 @@ func readerContainer(sandbox *runtimeapi.PodSandboxConfig, image, directory stri
 	return &runtimeapi.ContainerConfig{
 		// A name is taken until its container is removed.
 		Metadata: &runtimeapi.ContainerMetadata{Name: fmt.Sprintf("%s-%d", containerName, time.Now().UnixNano())},
-		Image:    &runtimeapi.ImageSpec{Image: image},
+		Image:    &runtimeapi.ImageSpec{Image: image, UserSpecifiedImage: image},
 		Command:  command,
 		Labels: map[string]string{
 			labelPodName: sandbox.Metadata.Name, labelPodNamespace: sandbox.Metadata.Namespace, labelPodUID: sandbox.Metadata.Uid, labelContainerName: containerName,

@@ -103,10 +103,18 @@ func (p *precaching) attempt(ctx context.Context, image string) error {
 	return p.runtime.Pull(ctx, image, login)
 }
 
-// final reports whether a further attempt would fail too. CRI-O reports most errors as unknown.
+// final reports whether a further attempt would fail too, because the image is not in its registry. CRI-O says so only in its text, in the words of
+// the registry, and after what mirrors said.
 func final(err error) bool {
-	code := status.Code(err)
-	return code == codes.NotFound || code == codes.InvalidArgument
+	switch code := status.Code(err); code {
+	case codes.NotFound, codes.InvalidArgument:
+		return true
+	case codes.Unknown:
+		text := status.Convert(err).Message()
+		text = text[max(strings.LastIndex(text, "reading manifest"), 0):]
+		return strings.Contains(text, "manifest unknown") || strings.Contains(text, "name unknown")
+	}
+	return false
 }
 
 // reason is what the runtime says, in one line. The cause is at its end.
