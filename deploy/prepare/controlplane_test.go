@@ -111,12 +111,13 @@ func (c *controlPlane) command(env ...string) (*exec.Cmd, *bytes.Buffer) {
 	return command, output
 }
 
-// backUp makes a backup.
-func (c *controlPlane) backUp(env ...string) {
+// backUp makes a backup, and returns the log of the Job.
+func (c *controlPlane) backUp(env ...string) string {
 	c.t.Helper()
 	command, output := c.command(env...)
 	require.NoError(c.t, command.Run(), output)
 	c.t.Logf("log of the Job:\n%s", output)
+	return output.String()
 }
 
 // refused runs the Job of a backup that fails, and returns its log.

@@ -100,9 +100,14 @@ func (r *run) extras() ([]archive, error) {
 	}
 	extras := archive{name: extrasArchive}
 	for _, file := range config.Spec.Config.Storage.Files {
-		if _, err := os.Lstat(r.root.Path(file.Path)); err == nil && !isBackedUp(file.Path) {
-			extras.trees = append(extras.trees, r.tree(file.Path))
+		if isBackedUp(file.Path) {
+			continue
 		}
+		if _, err := os.Lstat(r.root.Path(file.Path)); err != nil {
+			r.printf("%s: left out %s of %s: %v", extrasArchive, file.Path, machineConfig, err)
+			continue
+		}
+		extras.trees = append(extras.trees, r.tree(file.Path))
 	}
 	return []archive{extras}, nil
 }

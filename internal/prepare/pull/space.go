@@ -71,7 +71,7 @@ func (p *precaching) freeSpace(ctx context.Context) (free uint64, where string, 
 	}
 	space, err := host.SpaceAt(p.root.Path(directory))
 	if err != nil {
-		return 0, "", fmt.Errorf("directory of images: %w", err)
+		return 0, "", fmt.Errorf("directory of images: %s of the node is neither mounted nor reached through its procfs: %w", directory, err)
 	}
 	threshold := gcThreshold(p.root)
 	limit := space.Size / 100 * threshold
