@@ -129,7 +129,7 @@ func TestPrivateImagesNeedThePullSecretOfTheNode(t *testing.T) {
 	spec := ranv1.PrecachingSpec{AdditionalImages: images, SpaceRequired: "1"}
 	log := requireFailed(t, n.precache(r, spec, "PULL_ATTEMPTS=1"))
 	require.Contains(t, log, "images that were not pulled:\n"+images[0]+": ")
-	require.Regexp(t, "401 Unauthorized|authentication required", log)
+	require.Regexp(t, "401 Unauthorized|authentication required|authorization failed", log)
 	require.True(t, strings.HasSuffix(log, "\nerror: 1 of 2 images were not pulled, for the reasons above\n"))
 	require.True(t, n.has(images[1]))
 
@@ -191,7 +191,7 @@ func TestTooLittleSpaceEndsPrecachingBeforeTheFirstPull(t *testing.T) {
 	require.Contains(t, log, "MiB free, but 1.0 GiB are required; free some, or lower spaceRequired")
 	require.False(t, n.has(image))
 
-	// The kubelet removes images from half of the disk on.
+	// The kubelet removes images as soon as there are some.
 	n.write("/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nimageGCHighThresholdPercent: 1\n")
 	log = requireFailed(t, n.precache(r, ranv1.PrecachingSpec{AdditionalImages: []string{image}}))
 	require.Contains(t, log, "kubelet's limit: 1% of 700 MiB")
@@ -210,10 +210,12 @@ func TestAFullDiskIsTheReasonOfAFailedPull(t *testing.T) {
 
 func TestImagesThatTheKubeletWouldRemoveAreAFailure(t *testing.T) {
 	r := startRegistry(t)
-	n := startNodeOn(t, r, "size=200m")
-	large := r.push("large:1", v1.Config{}, files{"content": strings.Repeat("0", 145<<20)})
+	n := startNodeOn(t, r, "size=400m")
+	n.write("/var/lib/kubelet/config.yaml", "kind: KubeletConfiguration\nimageGCHighThresholdPercent: 30\n")
+	large := r.push("large:1", v1.Config{}, files{"content": strings.Repeat("0", 150<<20)})
 	log := requireFailed(t, n.precache(r, ranv1.PrecachingSpec{AdditionalImages: []string{large}}))
 	require.Contains(t, log, "error: the kubelet would remove the pulled images: "+n.root)
+	require.Contains(t, log, "kubelet's limit: 30% of 400 MiB")
 }
 
 // A killed run leaves what it has pulled. The next one pulls the rest, and needs no space for what is there.
