@@ -121,6 +121,25 @@ func TestAKilledBackupLeavesAWholeOne(t *testing.T) {
 	c.only()
 }
 
+// The deadline of the Job ends it with SIGTERM, here while it waits for the rest of a snapshot.
+func TestATerminatedBackupIsRemoved(t *testing.T) {
+	c := newControlPlane(t)
+	kv, err := c.etcd.client(t)
+	require.NoError(t, err)
+	defer kv.Close()
+	_, err = kv.Put(t.Context(), "/registry/large", strings.Repeat("0", 1<<20))
+	require.NoError(t, err)
+	command, output := c.command("ETCDCTL_ENDPOINTS=https://" + stallingProxy(t, c.etcd.address, 256<<10))
+	require.NoError(t, command.Start())
+	require.Eventually(t, func() bool { return c.hasNew(".unfinished-*/cluster/*.part", nil) }, time.Minute, time.Millisecond)
+	require.NoError(t, command.Process.Signal(syscall.SIGTERM))
+	require.Error(t, command.Wait())
+	require.Contains(t, output.String(), "error: snapshot of etcd: ")
+	entries, err := os.ReadDir(c.path("/var/recovery"))
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
 // hasNew reports whether there is a file of this name, except older ones.
 func (c *controlPlane) hasNew(pattern string, older []string) bool {
 	c.t.Helper()

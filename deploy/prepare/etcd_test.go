@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"io"
 	"math/big"
 	"net"
 	"os"
@@ -100,4 +101,31 @@ func (e *etcdServer) client(t *testing.T) (*clientv3.Client, error) {
 	return clientv3.New(clientv3.Config{
 		Endpoints: []string{"https://" + e.address + ":2379"}, TLS: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: pool}, Logger: zap.NewNop(),
 	})
+}
+
+// stallingProxy forwards connections to an etcd, and stops to answer each after a number of bytes. It returns its address and port.
+func stallingProxy(t *testing.T, address string, limit int64) string {
+	t.Helper()
+	listener, err := net.Listen("tcp", address+":0")
+	require.NoError(t, err)
+	t.Cleanup(func() { listener.Close() })
+	go func() {
+		for {
+			client, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			server, err := net.Dial("tcp", address+":2379")
+			if err != nil {
+				client.Close()
+				return
+			}
+			go func() {
+				io.Copy(server, client)
+				server.Close()
+			}()
+			go io.Copy(client, io.LimitReader(server, limit))
+		}
+	}()
+	return listener.Addr().String()
 }

@@ -163,9 +163,14 @@ func (j *job) awaitLog(text string) {
 }
 
 // kill kills the program of the Job with SIGKILL.
-func (j *job) kill() {
+func (j *job) kill() { j.stop(0) }
+
+// terminate sends SIGTERM to the program of the Job, and waits for its end.
+func (j *job) terminate() { j.stop(60) }
+
+func (j *job) stop(timeout int64) {
 	j.node.t.Helper()
-	_, err := j.node.containers.StopContainer(j.node.t.Context(), &runtimeapi.StopContainerRequest{ContainerId: j.container, Timeout: 0})
+	_, err := j.node.containers.StopContainer(j.node.t.Context(), &runtimeapi.StopContainerRequest{ContainerId: j.container, Timeout: timeout})
 	require.NoError(j.node.t, err)
 }
 
@@ -176,7 +181,7 @@ func (j *job) awaitReader() {
 		containers, err := j.node.containers.ListContainers(j.node.t.Context(), &runtimeapi.ListContainersRequest{Filter: &runtimeapi.ContainerFilter{PodSandboxId: j.sandbox}})
 		assert.NoError(c, err)
 		assert.Len(c, containers.GetContainers(), 2)
-	}, time.Minute, time.Millisecond)
+	}, time.Minute, 20*time.Millisecond)
 }
 
 // await waits for the end of the Job and returns its exit code and log.

@@ -11,7 +11,6 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/stretchr/testify/require"
 	"golang.org/x/sys/unix"
-	runtimeapi "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/prepare/content"
@@ -249,15 +248,24 @@ func TestAKilledRunIsContinued(t *testing.T) {
 func TestARunThatIsKilledWhileItReadsAnImageLeavesNothingForLong(t *testing.T) {
 	r := startRegistry(t)
 	n := startNode(t, r)
-	release := r.pushRelease("ocp/release:1", "etcd", r.pushSmall("ocp/etcd:1")[0])
-	j := n.precache(r, ranv1.PrecachingSpec{PlatformImage: release})
+	j := n.precache(r, ranv1.PrecachingSpec{PlatformImage: r.push("ocp/blocking:1", v1.Config{}, files{"release-manifests/image-references": pipe})})
 	j.awaitReader()
 	j.kill()
 	code, _ := j.await()
 	require.NotZero(t, code)
-	again := n.precache(r, ranv1.PrecachingSpec{PlatformImage: release})
+	again := n.precache(r, ranv1.PrecachingSpec{PlatformImage: r.pushRelease("ocp/release:1", "etcd", r.pushSmall("ocp/etcd:1")[0])})
 	requireSucceeded(t, again)
 	again.requireClean()
+}
+
+func TestOnSIGTERMTheContainerThatReadsAnImageIsRemoved(t *testing.T) {
+	r := startRegistry(t)
+	n := startNode(t, r)
+	j := n.precache(r, ranv1.PrecachingSpec{PlatformImage: r.push("ocp/blocking:1", v1.Config{}, files{"release-manifests/image-references": pipe})})
+	j.awaitReader()
+	j.terminate()
+	require.Contains(t, requireFailed(t, j), "error: release image ")
+	j.requireClean()
 }
 
 func TestOnSIGTERMTheImagesThatAreNotPulledAreNamed(t *testing.T) {
@@ -277,8 +285,7 @@ func TestOnSIGTERMTheImagesThatAreNotPulledAreNamed(t *testing.T) {
 	r.onRequest.Store(&hook)
 	j := n.precache(r, ranv1.PrecachingSpec{AdditionalImages: images}, "MAX_PULL_THREADS=1")
 	<-pulling
-	_, err := n.containers.StopContainer(t.Context(), &runtimeapi.StopContainerRequest{ContainerId: j.container, Timeout: 60})
-	require.NoError(t, err)
+	j.terminate()
 	require.Contains(t, requireFailed(t, j), "images that were not pulled:\n"+images[1]+": stopped before it was pulled\nerror: 1 of 2 images were not pulled")
 }
 

@@ -82,6 +82,9 @@ func read(t *testing.T, path string) string {
 // files of an image, by path. A content that begins with an arrow is a link.
 type files map[string]string
 
+// pipe is the content of a named pipe, which blocks each reader.
+const pipe = "|"
+
 // push pushes an image with these files, and returns its full name.
 func (r *imageRegistry) push(tag string, config v1.Config, content files) string {
 	r.t.Helper()
@@ -91,6 +94,9 @@ func (r *imageRegistry) push(tag string, config v1.Config, content files) string
 		header := &tar.Header{Name: path, Mode: 0o755, Size: int64(len(content[path])), Typeflag: tar.TypeReg}
 		if target, link := strings.CutPrefix(content[path], "-> "); link {
 			header.Typeflag, header.Linkname, header.Size = tar.TypeSymlink, target, 0
+		}
+		if content[path] == pipe {
+			header.Typeflag, header.Size = tar.TypeFifo, 0
 		}
 		require.NoError(r.t, writer.WriteHeader(header))
 		if header.Size > 0 {

@@ -40,18 +40,19 @@ func (r *Runtime) Run(ctx context.Context, pod Pod, image, directory string, com
 	if err != nil {
 		return err
 	}
-	created, err := r.containers.CreateContainer(ctx, &runtimeapi.CreateContainerRequest{
+	// If the context ends, the container must go. One that is being started cannot be removed.
+	lasting := context.WithoutCancel(ctx)
+	created, err := r.containers.CreateContainer(lasting, &runtimeapi.CreateContainerRequest{
 		PodSandboxId: sandbox, SandboxConfig: config, Config: readerContainer(config, image, directory, command),
 	})
 	if err != nil {
 		return fmt.Errorf("create a container of %s: %w", image, err)
 	}
-	_, err = r.containers.StartContainer(ctx, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId})
+	_, err = r.containers.StartContainer(lasting, &runtimeapi.StartContainerRequest{ContainerId: created.ContainerId})
 	if err == nil {
 		err = r.awaitExit(ctx, created.ContainerId)
 	}
-	// The context may have ended, and the container must go.
-	_, removed := r.containers.RemoveContainer(context.WithoutCancel(ctx), &runtimeapi.RemoveContainerRequest{ContainerId: created.ContainerId})
+	_, removed := r.containers.RemoveContainer(lasting, &runtimeapi.RemoveContainerRequest{ContainerId: created.ContainerId})
 	if err = errors.Join(err, removed); err != nil {
 		return fmt.Errorf("container of %s: %w", image, err)
 	}

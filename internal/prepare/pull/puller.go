@@ -103,8 +103,8 @@ func (p *precaching) attempt(ctx context.Context, image string) error {
 	return p.runtime.Pull(ctx, image, login)
 }
 
-// final reports whether a further attempt would fail too, because the image is not in its registry. CRI-O says so only in its text, in the words of
-// the registry, and after what mirrors said.
+// final reports whether a further attempt would fail too, because the image is not in its registry. CRI-O reports this only in its text, in the words
+// of the registry, and after what mirrors said.
 func final(err error) bool {
 	switch code := status.Code(err); code {
 	case codes.NotFound, codes.InvalidArgument:
