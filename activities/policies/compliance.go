@@ -10,19 +10,27 @@ import (
 	"drydock.dev/drydock/internal/policies"
 )
 
-// AwaitComplianceInput is the known compliance of clusters with policies.
-type AwaitComplianceInput struct {
-	Policies []policies.Ref          `json:"policies"`
-	Clusters []policies.KnownCluster `json:"clusters"`
+// Enforced are the policies of a rollout as it enforces them.
+type Enforced struct {
+	Rollout Rollout `json:"rollout"`
 	// Specified has for each policy when it was last changed.
 	Specified []time.Time `json:"specified,omitempty"`
+	// Started is when the rollout started.
+	Started time.Time `json:"started,omitzero"`
+}
+
+// AwaitComplianceInput is the known compliance of clusters with policies.
+type AwaitComplianceInput struct {
+	Enforced Enforced                `json:"enforced"`
+	Clusters []policies.KnownCluster `json:"clusters"`
 	// Gather is how long changes are gathered after the first one.
 	Gather time.Duration `json:"gather"`
 }
 
-// AwaitCompliance waits until the compliance of clusters with their current policy differs from the known one, and returns it.
+// AwaitCompliance waits until the compliance of clusters with their current policy differs from the known one, or what enforces it on them has changed, and
+// returns it.
 func (p *Activities) AwaitCompliance(ctx context.Context, in AwaitComplianceInput) ([]policies.ClusterCompliance, error) {
-	reader, err := p.reader(ctx, in.Policies, in.Specified)
+	reader, err := p.reader(ctx, in.Enforced)
 	if err != nil {
 		return nil, err
 	}
@@ -31,15 +39,13 @@ func (p *Activities) AwaitCompliance(ctx context.Context, in AwaitComplianceInpu
 
 // ReadComplianceInput names clusters and policies.
 type ReadComplianceInput struct {
-	Policies []policies.Ref `json:"policies"`
-	Clusters []string       `json:"clusters"`
-	// Specified has for each policy when it was last changed.
-	Specified []time.Time `json:"specified,omitempty"`
+	Enforced Enforced `json:"enforced"`
+	Clusters []string `json:"clusters"`
 }
 
 // ReadCompliance reads the compliance of clusters with policies from the API server of the hub.
 func (p *Activities) ReadCompliance(ctx context.Context, in ReadComplianceInput) ([]policies.ClusterCompliance, error) {
-	reader, err := p.reader(ctx, in.Policies, in.Specified)
+	reader, err := p.reader(ctx, in.Enforced)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +54,7 @@ func (p *Activities) ReadCompliance(ctx context.Context, in ReadComplianceInput)
 
 // FindRelapses returns the clusters that no longer comply with a policy that is bound to them, according to a cache that may lag.
 func (p *Activities) FindRelapses(ctx context.Context, in ReadComplianceInput) ([]string, error) {
-	reader, err := p.reader(ctx, in.Policies, in.Specified)
+	reader, err := p.reader(ctx, in.Enforced)
 	if err != nil {
 		return nil, err
 	}
@@ -57,7 +63,7 @@ func (p *Activities) FindRelapses(ctx context.Context, in ReadComplianceInput) (
 
 // AwaitRelapses waits until some clusters no longer comply with a policy that is bound to them, and returns them.
 func (p *Activities) AwaitRelapses(ctx context.Context, in ReadComplianceInput) ([]policies.ClusterCompliance, error) {
-	reader, err := p.reader(ctx, in.Policies, in.Specified)
+	reader, err := p.reader(ctx, in.Enforced)
 	if err != nil {
 		return nil, err
 	}
@@ -65,17 +71,19 @@ func (p *Activities) AwaitRelapses(ctx context.Context, in ReadComplianceInput) 
 }
 
 // reader reads the replicas of policies. Each replica has the compliance of one cluster. The status of the root policy would grow with the fleet.
-func (p *Activities) reader(ctx context.Context, refs []policies.Ref, specified []time.Time) (remediation.ComplianceReader, error) {
+func (p *Activities) reader(ctx context.Context, in Enforced) (remediation.ComplianceReader, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	s := remediation.ComplianceReader{Hub: hub, Kind: policies.Policies, Judge: func(item int, replica *unstructured.Unstructured) (policies.Compliance, time.Time) {
 		var changed time.Time
-		if item < len(specified) {
-			changed = specified[item]
+		if item < len(in.Specified) {
+			changed = in.Specified[item]
 		}
 		return policies.ReadReport(replica).Judge(changed)
 	}}
-	for _, policy := range refs {
+	for _, policy := range in.Rollout.Policies {
 		s.Names = append(s.Names, policy.Replica())
 	}
+	enforcing := &enforcing{hub: hub, Enforced: in, enforced: map[string]bool{}}
+	s.Complete, s.Related = enforcing.complete, enforcing.related()
 	return s, err
 }

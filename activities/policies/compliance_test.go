@@ -25,7 +25,7 @@ import (
 func (s *policyScene) await(known ...policies.KnownCluster) <-chan []policies.ClusterCompliance {
 	changes := make(chan []policies.ClusterCompliance, 1)
 	go func() {
-		found, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known, Gather: time.Hour})
+		found, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Enforced: Enforced{Rollout: s.rollout}, Clusters: known, Gather: time.Hour})
 		assert.NoError(s.t, err)
 		changes <- found
 	}()
@@ -54,7 +54,7 @@ func TestComplianceIsReportedInBulkWhenItChanges(t *testing.T) {
 	s.requireChanges(changes, policies.ClusterCompliance{Cluster: one, Status: "CN"}, policies.ClusterCompliance{Cluster: two, Status: "CN"})
 
 	changed, err := s.activities.AwaitCompliance(t.Context(), AwaitComplianceInput{
-		Policies: s.rollout.Policies, Clusters: []policies.KnownCluster{{Cluster: one, Status: "NN"}, {Cluster: three, Status: "NN"}}, Gather: 20 * time.Millisecond,
+		Enforced: Enforced{Rollout: s.rollout}, Clusters: []policies.KnownCluster{{Cluster: one, Status: "NN"}, {Cluster: three, Status: "NN"}}, Gather: 20 * time.Millisecond,
 	})
 	require.NoError(t, err)
 	require.Equal(t, []policies.ClusterCompliance{{Cluster: one, Status: "CN"}}, changed, "others are not awaited longer than that")
@@ -88,7 +88,7 @@ func TestAWatchThatEndsBeforeItsReportDoesNotLoseARelapse(t *testing.T) {
 // relapse waits in the background for a change of the first two clusters, and returns when it has observed a relapse of the first one and its end.
 func (s *policyScene) relapse(ctx context.Context) <-chan []policies.ClusterCompliance {
 	s.t.Helper()
-	reader, err := s.activities.reader(s.t.Context(), s.rollout.Policies, nil)
+	reader, err := s.activities.reader(s.t.Context(), Enforced{Rollout: s.rollout})
 	require.NoError(s.t, err)
 	seen, looked, over := "", make(chan struct{}), make(chan struct{})
 	judge := reader.Judge
@@ -157,7 +157,7 @@ func TestAReportThatIsOlderThanThePolicyDoesNotCount(t *testing.T) {
 	s.requireChanges(changes, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "CN"})
 
 	read, err := s.activities.ReadCompliance(t.Context(), ReadComplianceInput{
-		Policies: s.rollout.Policies, Clusters: s.clusters[:1], Specified: []time.Time{time.Now().Add(time.Minute)},
+		Enforced: Enforced{Rollout: s.rollout, Specified: []time.Time{time.Now().Add(time.Minute)}}, Clusters: s.clusters[:1],
 	})
 	require.NoError(t, err)
 	require.Equal(t, policies.ComplianceStatus("ON"), read[0].Status, "the policy was changed, and is not propagated yet")
@@ -171,7 +171,7 @@ func TestAnOldReportOfAnAvailableClusterCountsOnceItHasSettled(t *testing.T) {
 	s.awaitCompliance("CN", s.clusters[0])
 	s.propagator.Stop()
 	s.evaluatedAt(s.clusters[0], time.Now().Add(-time.Hour))
-	reader, err := s.activities.reader(t.Context(), s.rollout.Policies, nil)
+	reader, err := s.activities.reader(t.Context(), Enforced{Rollout: s.rollout})
 	require.NoError(t, err)
 	settled := time.Now().Add(policies.Settle)
 	readAt := func(now time.Time) policies.ComplianceStatus {
@@ -240,7 +240,7 @@ func TestWaitsForComplianceShareOneWatch(t *testing.T) {
 		for policy := range s.rollout.Policies {
 			waits.Go(func() error {
 				_, err := (&Activities{Clusters: counted}).AwaitCompliance(t.Context(), AwaitComplianceInput{
-					Policies: s.rollout.Policies, Clusters: []policies.KnownCluster{{Cluster: cluster, Status: "NN", Policy: policy}},
+					Enforced: Enforced{Rollout: s.rollout}, Clusters: []policies.KnownCluster{{Cluster: cluster, Status: "NN", Policy: policy}},
 				})
 				return err
 			})
@@ -248,7 +248,7 @@ func TestWaitsForComplianceShareOneWatch(t *testing.T) {
 	}
 	s.enforce(policies.DesiredPlacement{Item: 0, Clusters: s.clusters}, policies.DesiredPlacement{Item: 1, Clusters: s.clusters})
 	require.NoError(t, waits.Wait())
-	require.EqualValues(t, 1, opened.Load(), "one watch for all waits")
+	require.EqualValues(t, 3, opened.Load(), "one watch for all waits: of replicas, of bindings, and of the metadata of copies")
 }
 
 func TestARelapseOfACompleteClusterIsFoundAndAwaited(t *testing.T) {
@@ -260,7 +260,7 @@ func TestARelapseOfACompleteClusterIsFoundAndAwaited(t *testing.T) {
 		s.awaitCompliance(complies, one, two)
 	}
 	s.cleanUp() // so that nothing corrects the relapse
-	in := ReadComplianceInput{Policies: s.rollout.Policies, Clusters: []string{one, two}}
+	in := ReadComplianceInput{Enforced: Enforced{Rollout: s.rollout}, Clusters: []string{one, two}}
 	found, err := s.activities.FindRelapses(t.Context(), in)
 	require.NoError(t, err)
 	require.Empty(t, found)

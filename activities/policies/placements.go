@@ -29,8 +29,8 @@ type PlacePoliciesInput struct {
 }
 
 // PlacePolicies makes the placements of a rollout list the desired clusters. It reads the placements and writes those that differ, first those that
-// only lose clusters. For policies that gain clusters it first recreates deleted objects of PreparePolicies: without them no cluster would ever
-// comply. Errors: Held if a cluster that gains a policy is held; NotFound and InvalidSpec if an object cannot be recreated.
+// only lose clusters. For policies that gain clusters, or are displaced, it first restores the deleted and changed objects of PreparePolicies: without them no
+// cluster would ever comply. Errors: Held if a cluster that gains a policy is held; NotFound and InvalidSpec if an object cannot be recreated.
 func (p *Activities) PlacePolicies(ctx context.Context, in PlacePoliciesInput) (remediation.PlacementResult, error) {
 	hub, err := p.Clusters.Hub(ctx)
 	if err != nil {
@@ -40,32 +40,58 @@ func (p *Activities) PlacePolicies(ctx context.Context, in PlacePoliciesInput) (
 	if err != nil {
 		return remediation.PlacementResult{}, err
 	}
-	changes, waiting := policies.Changes(in.Desired, observed)
+	changes, waiting := policies.Changes(in.Desired, selectedBy(observed))
 	placed := remediation.PlacementResult{Waiting: waiting}
 	losing := slices.IndexFunc(changes, func(change policies.PlacementChange) bool { return len(change.Added) > 0 })
 	if losing < 0 {
 		losing = len(changes)
 	}
-	if err := applyPlacements(ctx, &placed, hub, in.Rollout, changes[:losing]); err != nil || losing == len(changes) {
+	if err := applyPlacements(ctx, &placed, hub, in.Rollout, changes[:losing]); err != nil {
 		return placed, err
 	}
 	gaining := changes[losing:]
+	restore := displaced(in.Desired)
 	var added []string
 	for _, change := range gaining {
 		added = append(added, change.Added...)
+		if slices.Contains(restore, change.Item) {
+			notePlacement(&placed, observed[change.Item], in.Rollout, change.Item)
+		} else {
+			restore = append(restore, change.Item)
+		}
 	}
 	if err := p.Waits.MayBeginOn(ctx, added, in.Closes); err != nil {
 		return remediation.PlacementResult{}, err
 	}
-	if err := restorePlacements(ctx, &placed, hub, in.Rollout, gaining); err != nil {
+	if err := restoreObjects(ctx, &placed, hub, in.Rollout, restore); err != nil {
 		return remediation.PlacementResult{}, err
 	}
 	return placed, applyPlacements(ctx, &placed, hub, in.Rollout, gaining)
 }
 
-// observePlacements reads the clusters in the placement of each policy; none if it does not exist.
-func observePlacements(ctx context.Context, hub *kube.Cluster, in Rollout) ([][]string, error) {
-	observed := make([][]string, len(in.Policies))
+// displaced are the items with an object that was deleted or changed.
+func displaced(desired []policies.DesiredPlacement) []int {
+	var items []int
+	for _, placement := range desired {
+		if placement.Displaced && placement.Item != policies.NoItem {
+			items = append(items, placement.Item)
+		}
+	}
+	return items
+}
+
+// notePlacement notes that the placement of a policy was deleted or changed.
+func notePlacement(p *remediation.PlacementResult, observed *unstructured.Unstructured, in Rollout, number int) {
+	if observed != nil {
+		p.Restored = append(p.Restored, activitykit.ObjectName(observed))
+	} else if placement, err := in.placement(in.Policies[number], nil); err == nil {
+		p.Recreated = append(p.Recreated, activitykit.ObjectName(placement))
+	}
+}
+
+// observePlacements reads the placement of each policy; nil: it does not exist.
+func observePlacements(ctx context.Context, hub *kube.Cluster, in Rollout) ([]*unstructured.Unstructured, error) {
+	observed := make([]*unstructured.Unstructured, len(in.Policies))
 	reads, reading := errgroup.WithContext(ctx)
 	reads.SetLimit(activitykit.MaxParallelRequests)
 	for number, ref := range in.Policies {
@@ -73,16 +99,23 @@ func observePlacements(ctx context.Context, hub *kube.Cluster, in Rollout) ([][]
 		if err != nil {
 			return nil, err
 		}
-		reads.Go(func() error {
-			err := hub.Client.Get(reading, client.ObjectKeyFromObject(placement), placement)
-			if apierrors.IsNotFound(err) || placement.GetDeletionTimestamp() != nil {
-				return nil
-			}
-			observed[number] = policies.PlacedClusters(placement)
+		reads.Go(func() (err error) {
+			observed[number], err = readExisting(reading, hub.Client, placement)
 			return activitykit.Explain(hub, "read "+activitykit.ObjectName(placement), err)
 		})
 	}
 	return observed, reads.Wait()
+}
+
+// selectedBy are the clusters that each placement selects.
+func selectedBy(placements []*unstructured.Unstructured) [][]string {
+	selected := make([][]string, len(placements))
+	for item, placement := range placements {
+		if placement != nil {
+			selected[item] = policies.Selected(placement)
+		}
+	}
+	return selected
 }
 
 // placement is the placement of a policy with these clusters.
@@ -100,7 +133,7 @@ func applyPlacements(ctx context.Context, p *remediation.PlacementResult, hub *k
 	for _, change := range changes {
 		placement, err := in.placement(in.Policies[change.Item], change.Clusters)
 		if err == nil {
-			err = remediation.ApplyOwned(ctx, hub, placement, in.Owner)
+			err = apply(ctx, hub, placement, in.Owner, remediation.ApplyOwned)
 		}
 		switch {
 		case err == nil:
@@ -115,67 +148,79 @@ func applyPlacements(ctx context.Context, p *remediation.PlacementResult, hub *k
 	return failure
 }
 
-// restorePlacements recreates deleted objects of the policies that gain clusters, and finds out which of these policies were changed.
-func restorePlacements(ctx context.Context, p *remediation.PlacementResult, hub *kube.Cluster, in Rollout, gaining []policies.PlacementChange) error {
-	recreated, changed := make([][]string, len(gaining)), make([]bool, len(gaining))
+// apply writes an object of a rollout, and removes what another user added to keep it from its clusters.
+func apply(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured, owner string,
+	write func(context.Context, *kube.Cluster, *unstructured.Unstructured, string) error,
+) error {
+	written := object.DeepCopy()
+	if err := write(ctx, hub, object, owner); err != nil {
+		return err
+	}
+	narrowed := policies.Narrowed(object, written)
+	if len(narrowed) == 0 {
+		return nil
+	}
+	whole := object.DeepCopy()
+	for _, path := range narrowed {
+		unstructured.RemoveNestedField(whole.Object, path...)
+	}
+	return activitykit.Explain(hub, "restore "+activitykit.ObjectName(object), hub.Client.Patch(ctx, whole, client.MergeFrom(object)))
+}
+
+// restoreObjects restores deleted and changed objects of policies, and finds out which of these policies were changed.
+func restoreObjects(ctx context.Context, p *remediation.PlacementResult, hub *kube.Cluster, in Rollout, items []int) error {
+	restored, changed := make([]remediation.PlacementResult, len(items)), make([]bool, len(items))
 	checks, checking := errgroup.WithContext(ctx)
 	checks.SetLimit(activitykit.MaxParallelRequests)
-	for i, change := range gaining {
+	for i, item := range items {
 		checks.Go(func() (err error) {
-			if recreated[i], err = recreateMissing(checking, hub, in, change.Item); err == nil {
-				changed[i], err = policyChanged(checking, hub, in, change.Item)
+			if restored[i], err = restoreObjectsOf(checking, hub, in, item); err == nil {
+				changed[i], err = policyChanged(checking, hub, in, item)
 			}
 			return err
 		})
 	}
 	err := checks.Wait()
-	p.Recreated = slices.Concat(recreated...)
-	for i, change := range gaining {
+	for i, item := range items {
+		p.Recreated, p.Restored = append(p.Recreated, restored[i].Recreated...), append(p.Restored, restored[i].Restored...)
 		if changed[i] {
-			p.Changed = append(p.Changed, change.Item)
+			p.Changed = append(p.Changed, item)
 		}
 	}
 	return err
 }
 
-// recreateMissing creates the deleted objects of a policy again, and returns their names.
-func recreateMissing(ctx context.Context, hub *kube.Cluster, in Rollout, number int) ([]string, error) {
+// restoreObjectsOf creates the deleted objects of a policy again, and restores its changed binding.
+func restoreObjectsOf(ctx context.Context, hub *kube.Cluster, in Rollout, number int) (restored remediation.PlacementResult, err error) {
 	ref := in.Policies[number]
 	names, err := policies.NamesFor(in.name(), ref, in.Enforcement.By)
 	if err != nil {
-		return nil, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
+		return restored, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
 	}
-	var missing []string
 	for _, object := range enforcementObjects(in, ref, names) {
-		gone, err := isGone(ctx, hub, object)
+		existing, err := readExisting(ctx, hub.Client, object)
 		if err != nil {
-			return nil, err
+			return restored, activitykit.Explain(hub, "read "+activitykit.ObjectName(object), err)
 		}
-		if !gone {
+		isCopy := object.GetKind() == policies.Policies.Kind
+		switch {
+		case existing == nil:
+			restored.Recreated = append(restored.Recreated, activitykit.ObjectName(object))
+		case !isCopy && !policies.Binds(existing, object):
+			restored.Restored = append(restored.Restored, activitykit.ObjectName(object))
+		default:
 			continue
 		}
-		missing = append(missing, activitykit.ObjectName(object))
-		if object.GetKind() == policies.Policies.Kind {
+		if isCopy {
 			if object, err = recreateCopy(ctx, hub, in, number, names.Copy); err != nil {
-				return nil, err
+				return restored, err
 			}
 		}
-		if err := remediation.CreateOrAdopt(ctx, hub, object, in.Owner); err != nil {
-			return nil, err
+		if err := apply(ctx, hub, object, in.Owner, remediation.CreateOrAdopt); err != nil {
+			return restored, err
 		}
 	}
-	return missing, nil
-}
-
-// isGone reports whether an object does not exist, or is being deleted.
-func isGone(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured) (bool, error) {
-	existing := &metav1.PartialObjectMetadata{}
-	existing.SetGroupVersionKind(object.GroupVersionKind())
-	err := hub.Client.Get(ctx, client.ObjectKeyFromObject(object), existing)
-	if apierrors.IsNotFound(err) {
-		return true, nil
-	}
-	return existing.DeletionTimestamp != nil, activitykit.Explain(hub, "read "+activitykit.ObjectName(object), err)
+	return restored, nil
 }
 
 // recreateCopy returns the copy of a policy as it was prepared: a rollout must not give clusters different copies.

@@ -180,7 +180,7 @@ func TestARefusedPlacementDoesNotStopOthers(t *testing.T) {
 	desired := []policies.DesiredPlacement{{Item: 0, Clusters: s.clusters[:2]}, {Item: 1, Clusters: s.clusters[2:]}}
 	observed, err := observePlacements(t.Context(), hub, s.rollout)
 	require.NoError(t, err)
-	changes, _ := policies.Changes(desired, observed)
+	changes, _ := policies.Changes(desired, selectedBy(observed))
 	var placed remediation.PlacementResult
 	require.NoError(t, applyPlacements(t.Context(), &placed, hub, s.rollout, changes))
 	require.Len(t, placed.Refused, 1)

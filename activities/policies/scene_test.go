@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -133,10 +134,36 @@ placementRef: {apiGroup: apps.open-cluster-management.io, kind: PlacementRule, n
 subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: %s}]`, policy.Namespace, policy.Name, policy.Name, policy.Name))
 }
 
+// bindByPlacement binds a policy to clusters with a Placement.
+func (s *policyScene) bindByPlacement(policy policies.Ref, clusters ...string) {
+	s.t.Helper()
+	s.create(fmt.Sprintf(`
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {namespace: %s, name: %s}
+spec: {predicates: [{requiredClusterSelector: {labelSelector: {matchExpressions: [{key: name, operator: In, values: [%s]}]}}}]}`,
+		policy.Namespace, policy.Name, strings.Join(clusters, ", ")))
+	s.create(fmt.Sprintf(`
+apiVersion: policy.open-cluster-management.io/v1
+kind: PlacementBinding
+metadata: {namespace: %s, name: %s}
+placementRef: {apiGroup: cluster.open-cluster-management.io, kind: Placement, name: %s}
+subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: %s}]`, policy.Namespace, policy.Name, policy.Name, policy.Name))
+}
+
+// restartPropagator starts the policy engine of the hub again after it was stopped.
+func (s *policyScene) restartPropagator(takes func(cluster, policy string) time.Duration) {
+	s.t.Helper()
+	simulated, err := propagator.Start(s.t.Context(), activitytest.Stack.Cluster(activitytest.HubName).Config, propagator.Options{Takes: takes})
+	require.NoError(s.t, err)
+	s.t.Cleanup(simulated.Stop)
+	s.propagator = simulated
+}
+
 // compliance returns the compliance status of clusters from the API server.
 func (s *policyScene) compliance(clusters ...string) map[string]policies.ComplianceStatus {
 	s.t.Helper()
-	read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Policies: s.rollout.Policies, Clusters: clusters})
+	read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Enforced: Enforced{Rollout: s.rollout}, Clusters: clusters})
 	require.NoError(s.t, err)
 	found := map[string]policies.ComplianceStatus{}
 	for _, one := range read {
@@ -148,7 +175,7 @@ func (s *policyScene) compliance(clusters ...string) map[string]policies.Complia
 func (s *policyScene) awaitCompliance(want policies.ComplianceStatus, clusters ...string) {
 	s.t.Helper()
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
-		read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Policies: s.rollout.Policies, Clusters: clusters})
+		read, err := s.activities.ReadCompliance(s.t.Context(), ReadComplianceInput{Enforced: Enforced{Rollout: s.rollout}, Clusters: clusters})
 		assert.NoError(c, err)
 		for _, one := range read {
 			assert.Equal(c, want, one.Status, one.Cluster)
@@ -157,7 +184,7 @@ func (s *policyScene) awaitCompliance(want policies.ComplianceStatus, clusters .
 		for _, cluster := range clusters {
 			known = append(known, policies.KnownCluster{Cluster: cluster})
 		}
-		seen, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Policies: s.rollout.Policies, Clusters: known})
+		seen, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Enforced: Enforced{Rollout: s.rollout}, Clusters: known})
 		assert.NoError(c, err)
 		for _, one := range seen {
 			assert.Equal(c, want, one.Status, "the watch of %s", one.Cluster)

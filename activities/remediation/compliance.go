@@ -2,7 +2,6 @@ package remediation
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -28,6 +27,10 @@ type ComplianceReader struct {
 	// Judge returns the compliance of an object with the item of that index; nil: the object does not exist. An Outdated object counts as Compliant from
 	// settles on, if its cluster is available.
 	Judge func(item int, object *unstructured.Unstructured) (compliance policies.Compliance, settles time.Time)
+	// Complete adds what follows from other objects to what was read of clusters; nil: nothing does. known is what was known of them; nil: nothing. It returns when
+	// that may change without a change of an object; zero: it does not. Related are these objects.
+	Complete func(ctx context.Context, known []policies.KnownCluster, seen []policies.ClusterCompliance) (again time.Time, err error)
+	Related  []client.Object
 	// Now is the clock; nil: that of the worker.
 	Now func() time.Time
 }
@@ -88,7 +91,15 @@ func (s ComplianceReader) Read(ctx context.Context, clusters []string) ([]polici
 	for i, cluster := range clusters {
 		read = append(read, policies.ClusterCompliance{Cluster: cluster, Status: policies.ComplianceStatus(letters[i])})
 	}
-	return read, nil
+	_, err := s.complete(ctx, nil, read)
+	return read, activitykit.Explain(s.Hub, "read why policies are not bound to clusters", err)
+}
+
+func (s ComplianceReader) complete(ctx context.Context, known []policies.KnownCluster, seen []policies.ClusterCompliance) (again time.Time, err error) {
+	if s.Complete == nil {
+		return time.Time{}, nil
+	}
+	return s.Complete(ctx, known, seen)
 }
 
 // readObject reads the object of an item in the namespace of a cluster from the API server; nil: it does not exist.
@@ -151,9 +162,8 @@ type complianceWatch struct {
 	latest map[string]policies.ClusterCompliance
 	// missing are the objects that did not exist on the API server, by item.
 	missing map[missingObject]bool
-	// settles is when the compliance of a cluster may change without a change of an object. alarm goes off at the first of these times.
-	settles map[string]time.Time
-	alarm   *time.Timer
+	// alarm goes off when the compliance of a cluster may change without a change of an object.
+	alarm *time.Timer
 }
 
 type missingObject struct {
@@ -165,7 +175,7 @@ type missingObject struct {
 func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWatch {
 	w := &complianceWatch{
 		ComplianceReader: s, clusters: clusters, latest: map[string]policies.ClusterCompliance{}, missing: map[missingObject]bool{},
-		settles: map[string]time.Time{}, alarm: time.NewTimer(0),
+		alarm: time.NewTimer(0),
 	}
 	w.alarm.Stop()
 	for _, known := range clusters {
@@ -178,73 +188,57 @@ func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWat
 	return w
 }
 
-// await waits until the condition holds. It reads all clusters once, and then those that have changed: thousands may be in a batch, and all the time one of
-// them reports something.
 func (w *complianceWatch) await(ctx context.Context, until func() bool) error {
-	objects, registered := kube.Record(w.newObject()), kube.Record(activitykit.ManagedCluster(""))
-	begun := false
-	return activitykit.Waits{}.AwaitAlarm(ctx, w.alarm.C, w.Hub, []client.Object{objects, registered}, func(ctx context.Context) (temporal.Observation, bool, error) {
-		changed := map[string]bool{}
-		for _, object := range objects.Take() {
-			changed[object.Namespace] = true
-		}
-		for _, cluster := range registered.Take() {
-			changed[cluster.Name] = true
-		}
-		now := w.now()
-		err := w.read(ctx, func(cluster string) bool {
-			settles, pending := w.settles[cluster]
-			return !begun || changed[cluster] || pending && !settles.After(now)
-		})
-		begun = true
+	kinds := append([]client.Object{w.newObject(), activitykit.ManagedCluster("")}, w.Related...)
+	return activitykit.Waits{}.AwaitAlarm(ctx, w.alarm.C, w.Hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
+		err := w.readAll(ctx)
 		return temporal.Observation{}, err == nil && until(), err
 	})
 }
 
-// read reads the clusters that are selected, and sets the alarm.
-func (w *complianceWatch) read(ctx context.Context, selected func(cluster string) bool) error {
-	for _, known := range w.clusters {
-		if !selected(known.Cluster) {
-			continue
-		}
-		if err := w.readCluster(ctx, known); err != nil {
-			return err
+func (w *complianceWatch) readAll(ctx context.Context) error {
+	var next time.Time
+	earlier := func(again time.Time) {
+		if !again.IsZero() && (next.IsZero() || again.Before(next)) {
+			next = again
 		}
 	}
-	w.alarm.Stop()
-	if len(w.settles) > 0 {
-		first := slices.MinFunc(slices.Collect(maps.Values(w.settles)), time.Time.Compare)
-		w.alarm.Reset(first.Sub(w.now()))
-	}
-	return nil
-}
-
-func (w *complianceWatch) readCluster(ctx context.Context, known policies.KnownCluster) error {
-	letters := make([]byte, len(w.Names))
-	available := w.availability(known.Cluster)
-	delete(w.settles, known.Cluster)
-	for item := range w.Names {
-		object, err := w.object(ctx, known.Cluster, item)
+	seen := make([]policies.ClusterCompliance, len(w.clusters))
+	for i, known := range w.clusters {
+		letters := make([]byte, len(w.Names))
+		available := w.availability(known.Cluster)
+		for item := range w.Names {
+			object, err := w.object(ctx, known.Cluster, item)
+			if err != nil {
+				return err
+			}
+			letter, again, err := w.judge(ctx, item, object, available)
+			if err != nil {
+				return err
+			}
+			letters[item] = letter
+			earlier(again)
+		}
+		gone, err := activitykit.ManagedClusterGone(ctx, w.Hub, known.Cluster)
 		if err != nil {
 			return err
 		}
-		letter, again, err := w.judge(ctx, item, object, available)
-		if err != nil {
-			return err
-		}
-		letters[item] = letter
-		if first, set := w.settles[known.Cluster]; !again.IsZero() && (!set || again.Before(first)) {
-			w.settles[known.Cluster] = again
-		}
+		seen[i] = policies.ClusterCompliance{Cluster: known.Cluster, Status: policies.ComplianceStatus(letters), ClusterDeleted: gone}
 	}
-	gone, err := activitykit.ManagedClusterGone(ctx, w.Hub, known.Cluster)
+	again, err := w.complete(ctx, w.clusters, seen)
 	if err != nil {
 		return err
 	}
-	seen := policies.ClusterCompliance{Cluster: known.Cluster, Status: policies.ComplianceStatus(letters), ClusterDeleted: gone}
-	seen.Relapsed = w.latest[known.Cluster].Relapsed ||
-		known.Status.Of(known.Policy) == policies.Compliant && seen.Status.Of(known.Policy) != policies.Compliant
-	w.latest[known.Cluster] = seen
+	earlier(again)
+	for i, known := range w.clusters {
+		seen[i].Relapsed = w.latest[known.Cluster].Relapsed ||
+			known.Status.Of(known.Policy) == policies.Compliant && seen[i].Status.Of(known.Policy) != policies.Compliant
+		w.latest[known.Cluster] = seen[i]
+	}
+	w.alarm.Stop()
+	if !next.IsZero() {
+		w.alarm.Reset(next.Sub(w.now()))
+	}
 	return nil
 }
 
@@ -273,7 +267,7 @@ func (w *complianceWatch) changes() []policies.ClusterCompliance {
 	var changes []policies.ClusterCompliance
 	for _, known := range w.clusters {
 		now := w.latest[known.Cluster]
-		if now.Relapsed || now.ClusterDeleted || policies.Changed(known.Status, now.Status, known.Policy) {
+		if now.Relapsed || now.ClusterDeleted || now.Displaced || now.Unselectable != known.Unselectable || policies.Changed(known.Status, now.Status, known.Policy) {
 			changes = append(changes, now)
 		}
 	}

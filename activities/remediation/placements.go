@@ -18,6 +18,8 @@ type PlacementResult struct {
 	Refused []RefusedPlacement `json:"refused,omitempty"`
 	// Recreated are the names of objects that were deleted, and created again.
 	Recreated []string `json:"recreated,omitempty"`
+	// Restored are the names of objects that another user had changed, and that are as before.
+	Restored []string `json:"restored,omitempty"`
 	// Changed are the indexes of policies that were changed since they were prepared.
 	Changed []int `json:"changed,omitempty"`
 	// Left has the status of the manifest works that were taken from clusters that had not finished them, by cluster.

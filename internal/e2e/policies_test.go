@@ -188,6 +188,89 @@ kind: ManagedClusterSetBinding
 metadata: {namespace: default, name: global}
 spec: {clusterSet: global}`
 
+// The binding of their sets disappears, and another user deletes and changes what enforces the policy, while clusters are in progress. A Placement binds the
+// policy, so that the hub unbinds it, too.
+func TestARolloutInProgressWaitsForClusterSetBindingsAndRestoresItsObjects(t *testing.T) {
+	alone(t)
+	createOnHub(t, managedCluster("dock-1"))
+	var complies atomic.Bool
+	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration {
+		if complies.Load() {
+			return 0
+		}
+		return -1
+	}})
+	require.NoError(t, err)
+	t.Cleanup(hub.Stop)
+	unbindAllClusters(t)
+	binding := &unstructured.Unstructured{}
+	require.NoError(t, yaml.Unmarshal([]byte(allClustersBound), &binding.Object))
+	api := hubClient(t)
+	require.NoError(t, api.Create(t.Context(), binding.DeepCopy()))
+	t.Cleanup(func() {
+		require.NoError(t, client.IgnoreNotFound(api.Delete(context.Background(), binding.DeepCopy())))
+	})
+	policy, _, _ := strings.Cut(informPolicy("clock", ""), "\n---\n")
+	createOnHub(t, policy+`
+---
+apiVersion: cluster.open-cluster-management.io/v1beta1
+kind: Placement
+metadata: {namespace: default, name: docks}
+spec: {predicates: [{requiredClusterSelector: {labelSelector: {matchExpressions: [{key: name, operator: In, values: [dock-1]}]}}}]}
+---
+apiVersion: policy.open-cluster-management.io/v1
+kind: PlacementBinding
+metadata: {namespace: default, name: docks}
+placementRef: {apiGroup: cluster.open-cluster-management.io, kind: Placement, name: docks}
+subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: clock}]`)
+	awaitNonCompliant(t, 1, "clock")
+	startUnchecked(t, on("dock-1", "\n  managedPolicies: [clock]")("docks"))
+	awaitEnforced := func() {
+		t.Helper()
+		require.Eventually(t, func() bool { return len(hub.Enforced()["dock-1"]) == 1 }, stateLimit, 20*time.Millisecond)
+	}
+	awaitEnforced()
+
+	require.NoError(t, api.Delete(t.Context(), binding.DeepCopy()))
+	awaitStatus(t, "docks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		dock := clusterOf(s, "dock-1")
+		return dock.Reason == ranv1.ReasonWaitingForPlacement && strings.Contains(dock.Message, "create the ManagedClusterSetBinding there for the set global") &&
+			strings.Contains(conditionMessage(s, ranv1.ConditionProgressing), ranv1.ReasonWaitingForPlacement)
+	})
+	require.Eventually(t, func() bool { return len(hub.Enforced()["dock-1"]) == 0 }, stateLimit, 20*time.Millisecond, "the hub has unbound the policy")
+	require.NoError(t, api.Create(t.Context(), binding.DeepCopy()))
+	awaitStatus(t, "docks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return clusterOf(s, "dock-1").Reason == "NonCompliant"
+	})
+	awaitEnforced()
+
+	var placements, bindings unstructured.UnstructuredList
+	placements.SetAPIVersion("cluster.open-cluster-management.io/v1beta1")
+	placements.SetKind("PlacementList")
+	bindings.SetAPIVersion("policy.open-cluster-management.io/v1")
+	bindings.SetKind("PlacementBindingList")
+	ours := client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": "docks"}
+	require.NoError(t, api.List(t.Context(), &placements, ours))
+	require.NoError(t, api.List(t.Context(), &bindings, ours))
+	require.Len(t, placements.Items, 1)
+	require.Len(t, bindings.Items, 1)
+	require.NoError(t, api.Delete(t.Context(), &placements.Items[0]))
+	narrowed := bindings.Items[0].DeepCopy()
+	unstructured.RemoveNestedField(narrowed.Object, "bindingOverrides", "remediationAction")
+	require.NoError(t, api.Patch(t.Context(), narrowed, client.MergeFrom(&bindings.Items[0])))
+	awaitStatus(t, "docks", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		notes := strings.Join(s.Notes, "; ")
+		return strings.Contains(notes, "had been deleted, and was created again") && strings.Contains(notes, "had been changed by another user, and was restored")
+	})
+	awaitEnforced()
+	complies.Store(true)
+	hub.Evaluate()
+	status, code := awaitEnd(t, "docks")
+	require.Zero(t, code, "%v", status.Conditions)
+	require.EqualValues(t, 1, status.Counts.Complete)
+	requireNoHubObjects(t, "docks")
+}
+
 // The policies are enforced with additional bindings. The worker is killed while core-1 is running, and a policy is deleted while core-2 is.
 func TestPoliciesAreEnforcedInPlaceOnceEachDespiteFaults(t *testing.T) {
 	alone(t)

@@ -4,6 +4,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 
 	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/manifestworks"
@@ -23,12 +24,15 @@ type part struct {
 }
 
 // parts: of the replicas of policies and of manifest works, the status of the clusters; of the policies themselves, the metadata. Their specs are read from the API server.
-// Of ManagedClusters: the metadata, and whether they are Available. Of InstallPlans, and of views of them, all but the manifests.
+// Of ManagedClusters: the metadata, and whether they are Available. Of bindings and placements: those of rollouts. Of InstallPlans, and of views of them, all but the manifests.
 func parts() []part {
 	return []part{
 		{kind: policies.Policies, selector: policies.Replicas, trim: policies.TrimObject},
 		{kind: policies.Policies, selector: policies.Roots, metadata: true, trim: trimMetadata},
 		{kind: policies.ManagedClusters, trim: policies.TrimManagedCluster},
+		{kind: policies.PlacementBindings, selector: policies.Ours, trim: cache.TransformStripManagedFields()},
+		{kind: policies.Placements, selector: policies.Ours, trim: cache.TransformStripManagedFields()},
+		{kind: policies.PlacementRules, selector: policies.Ours, trim: cache.TransformStripManagedFields()},
 		{kind: manifestworks.Works, selector: manifestworks.Ours, trim: manifestworks.TrimObject},
 		{kind: installplans.InstallPlans, trim: installplans.TrimObject},
 		{kind: views.Views, selector: views.Ours, trim: installplans.TrimObject},

@@ -16,6 +16,8 @@ const (
 	Unknown Compliance = 'U'
 	// Unbound: the policy is not bound to the cluster.
 	Unbound Compliance = '-'
+	// Unselected: the policy is not bound to the cluster, whose set is not bound in the namespace of the policy: no Placement there can select it.
+	Unselected Compliance = 'S'
 )
 
 // String is the value in the status of a policy; empty for Unknown.
@@ -25,7 +27,7 @@ func (c Compliance) String() string {
 		return "Compliant"
 	case NonCompliant:
 		return "NonCompliant"
-	case Pending, Outdated:
+	case Pending, Outdated, Unselected:
 		return "Pending"
 	case Unbound:
 		return "Unbound"
@@ -104,14 +106,21 @@ type ClusterCompliance struct {
 	Relapsed bool `json:"relapsed,omitempty"`
 	// ClusterDeleted: the ManagedCluster was deleted.
 	ClusterDeleted bool `json:"clusterDeleted,omitempty"`
+	// Unselectable is why Placements cannot select the cluster for its current policy; empty: they can.
+	Unselectable string `json:"unselectable,omitempty"`
+	// Displaced: an object that enforces its current policy on the cluster was deleted, or changed by another user.
+	Displaced bool `json:"displaced,omitempty"`
 }
 
 // KnownCluster is the known compliance of a cluster. An empty Status: none is known.
 type KnownCluster struct {
 	Cluster string           `json:"cluster"`
 	Status  ComplianceStatus `json:"status,omitempty"`
-	// Policy is the index of the current policy of the cluster.
-	Policy int `json:"policy"`
+	// Policy is the index of the current policy of the cluster. Placed: it is enforced on the cluster.
+	Policy int  `json:"policy"`
+	Placed bool `json:"placed,omitempty"`
+	// Unselectable is as in ClusterCompliance.
+	Unselectable string `json:"unselectable,omitempty"`
 }
 
 // Changed reports whether a new compliance status is relevant for a cluster with that current policy: its compliance with the policy changed, or a

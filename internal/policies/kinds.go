@@ -31,8 +31,9 @@ const (
 	// LabelCopyOf is the name of the policy on its copy, LabelForPolicy on its placement.
 	LabelCopyOf    = "openshift-cluster-group-upgrades/parentPolicyName"
 	LabelForPolicy = "openshift-cluster-group-upgrades/forPolicy"
-	// LabelClusterSet is the name of the cluster set on a ManagedCluster.
+	// LabelClusterSet is the name of the cluster set on a ManagedCluster, and LabelName its own name, by which Placements of rollouts select it.
 	LabelClusterSet = "cluster.open-cluster-management.io/clusterset"
+	LabelName       = "name"
 )
 
 // GlobalSet is the cluster set that has all clusters.
@@ -47,6 +48,8 @@ const (
 	Roots = "!" + LabelRoot
 	// Replicas selects the replicas of policies, except those of copies: a replica has the labels of its policy.
 	Replicas = LabelRoot + ",!" + LabelRollout
+	// Ours selects the objects of rollouts, except the replicas of copies.
+	Ours = LabelManagedBy + "=" + ManagedBy + ",!" + LabelRoot
 )
 
 // IsReplica reports whether a policy of that name is the replica of another one: its name is <namespace>.<name>, and others have no dot.

@@ -15,6 +15,8 @@ type Target struct {
 	Item int
 	// Held: no item may start on the cluster now. Its current item stays.
 	Held bool
+	// Displaced: what places the item on the cluster was deleted or changed.
+	Displaced bool
 }
 
 // DesiredPlacement has the desired clusters of one item. The names are sorted.
@@ -23,6 +25,8 @@ type DesiredPlacement struct {
 	Clusters []string `json:"clusters,omitempty"`
 	// Held are clusters on which no item may start now: the item stays on those that have it, and is not placed on the others.
 	Held []string `json:"held,omitempty"`
+	// Displaced: what places the item on some clusters was deleted or changed.
+	Displaced bool `json:"displaced,omitempty"`
 }
 
 // Desired groups targets by item. NoItem comes first, and items without clusters are left out.
@@ -36,6 +40,7 @@ func Desired(targets []Target) []DesiredPlacement {
 			desired = append(desired, DesiredPlacement{Item: target.Item})
 		}
 		placement := &desired[len(desired)-1]
+		placement.Displaced = placement.Displaced || target.Displaced
 		if target.Held {
 			placement.Held = append(placement.Held, target.Cluster)
 		} else {

@@ -36,7 +36,7 @@ type Step struct {
 // with it. mayBegin: another policy may start.
 // The first policy is the first one that is bound to the cluster, and that the cluster does not comply with. All later bound policies follow in
 // order, and a policy that the cluster complies with already takes only its soak. The cluster fails if no policy is bound to it, or if a policy that
-// it has not passed is unbound: its compliance is unknown.
+// it has not passed is unbound: its compliance is unknown. It waits for a policy that no Placement can bind to it.
 func (p Progress) Next(observed ClusterCompliance, soaks []time.Duration, now time.Time, mayBegin bool) (Progress, Step) {
 	p.Bound = slices.Clone(p.Bound)
 	first := p.Policy
@@ -44,12 +44,14 @@ func (p Progress) Next(observed ClusterCompliance, soaks []time.Duration, now ti
 		first = 0
 	}
 	for policy := first; policy < len(soaks); policy++ {
-		bound := observed.Status.Of(policy) != Unbound
-		if p.Bound[policy] && !bound {
+		switch compliance := observed.Status.Of(policy); {
+		case compliance == Unselected: // it may be bound again
+		case compliance == Unbound && p.Bound[policy]:
 			p.Policy = policy
 			return p, Step{State: ranv1.ClusterFailed}
+		default:
+			p.Bound[policy] = compliance != Unbound
 		}
-		p.Bound[policy] = bound
 	}
 	if !p.Begun {
 		return p.begin(observed.Status, soaks, now, mayBegin)

@@ -18,7 +18,7 @@ import (
 var blockingReasons = append([]string{
 	"NoController", "LocalStorage", "DaemonSetGone", "ReturnsToNode", "Deadlock", "MultipleBudgets", "DisruptionBudgetNever", "PodsNotEvictable",
 	"EvictionRefused", "Uncordoned", "WorkloadLocksFailed", "RequestorFailed", "Stale", "JobSuspended", "InvalidConfig", "NodeNotFound",
-	"Forbidden", "ClusterUnreachable", "ClusterUnknown", "NoHub", "NoWorker", "TimeoutStartToClose", "Failed", "NotPlaced", "ClustersRefused", "ForeignMaintenance",
+	"Forbidden", "ClusterUnreachable", "ClusterUnknown", "NoHub", "NoWorker", "TimeoutStartToClose", "Failed", "NotPlaced", ranv1.ReasonWaitingForPlacement, "ClustersRefused", "ForeignMaintenance",
 }, briefReasons...)
 
 // briefReasons are blocking reasons that often end by themselves.

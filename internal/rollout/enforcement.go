@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
@@ -39,10 +38,12 @@ func PolicyEnforcement(cgu *ranv1.ClusterGroupUpgrade, hub *HubAPIs) *ranv1.Enfo
 
 // PlacementNamespaces are the namespaces of the placements of a rollout that enforces policies.
 func PlacementNamespaces(cgu *ranv1.ClusterGroupUpgrade, enforcement ranv1.EnforcementStatus, enforced []Policy) []string {
-	if enforcement.By == ranv1.EnforceCopy {
-		return []string{cgu.Namespace}
+	var found []string
+	for _, policy := range enforced {
+		found = append(found, policies.PlacementNamespace(cgu.Namespace, policies.Ref{Namespace: policy.Namespace, Name: policy.Name}, enforcement.By))
 	}
-	return slices.Compact(namespaces(enforced))
+	slices.Sort(found)
+	return slices.Compact(found)
 }
 
 // unplaceable names the clusters that no placement can select yet, and what is missing. They would time out.
@@ -71,7 +72,7 @@ func (p *Plan) unplaceable(cgu *ranv1.ClusterGroupUpgrade, selected []string, fo
 
 // withoutName names the clusters without the label by which placements select them.
 func withoutName(clusters []string, labels map[string]map[string]string) []string {
-	found := slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return labels[cluster]["name"] == cluster })
+	found := slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return policies.Named(cluster, labels[cluster]) })
 	if len(found) == 0 {
 		return nil
 	}
@@ -80,13 +81,9 @@ func withoutName(clusters []string, labels map[string]map[string]string) []strin
 
 // unboundSets names the clusters whose set is not bound to a namespace, and the bindings to create.
 func unboundSets(namespace string, clusters []string, labels map[string]map[string]string, sets []string) []string {
-	if slices.Contains(sets, policies.GlobalSet) {
-		return nil
-	}
 	var missing, unseen []string
 	for _, cluster := range clusters {
-		set := cmp.Or(labels[cluster][policies.LabelClusterSet], policies.GlobalSet)
-		if !slices.Contains(sets, set) {
+		if set := policies.UnboundSet(labels[cluster], sets); set != "" {
 			missing, unseen = append(missing, set), append(unseen, cluster)
 		}
 	}

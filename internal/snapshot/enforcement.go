@@ -88,12 +88,7 @@ func boundSets(ctx context.Context, reader client.Reader, namespaces []string) (
 		if err != nil {
 			return nil, fmt.Errorf("list ManagedClusterSetBindings of namespace %s: %w", namespace, err)
 		}
-		sets := []string{}
-		for _, binding := range bindings.Items {
-			set, _, _ := unstructured.NestedString(binding.Object, "spec", "clusterSet")
-			sets = append(sets, set)
-		}
-		bound[namespace] = sets
+		bound[namespace] = policies.BoundSets(bindings.Items)
 	}
 	return bound, nil
 }

@@ -46,6 +46,9 @@ type PolicyWorld struct {
 	Subscriptions [][]installplans.Requested
 	Plans         map[string]installplans.Cluster
 	plansWaits    []plansWait
+	// Unselectable is why placements cannot select clusters, and Displaced are clusters whose enforcement another user has ended.
+	Unselectable map[string]string
+	Displaced    map[string]bool
 	// CreateWork creates a manifest work on a cluster.
 	CreateWork func(cluster string, item int)
 	// Removes is how long the agents of clusters take to remove a manifest work. leaving are clusters with such a removal in progress, and removals the waits for it.
@@ -187,11 +190,12 @@ func (w *PolicyWorld) LastWaitID() int {
 func (w *PolicyWorld) changedClusters(in policiesactivities.AwaitComplianceInput) []policies.ClusterCompliance {
 	var news []policies.ClusterCompliance
 	for _, known := range in.Clusters {
-		now := policies.ComplianceStatus(w.Compliance[known.Cluster])
-		if slices.Contains(w.DeletedClusters, known.Cluster) {
-			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now, ClusterDeleted: true})
-		} else if policies.Changed(known.Status, now, known.Policy) {
-			news = append(news, policies.ClusterCompliance{Cluster: known.Cluster, Status: now})
+		now := policies.ClusterCompliance{
+			Cluster: known.Cluster, Status: policies.ComplianceStatus(w.Compliance[known.Cluster]), ClusterDeleted: slices.Contains(w.DeletedClusters, known.Cluster),
+			Unselectable: w.Unselectable[known.Cluster], Displaced: w.Displaced[known.Cluster] && known.Placed,
+		}
+		if now.ClusterDeleted || now.Displaced || now.Unselectable != known.Unselectable || policies.Changed(known.Status, now.Status, known.Policy) {
+			news = append(news, now)
 		}
 	}
 	return news
@@ -216,7 +220,7 @@ func (w *PolicyWorld) Place(in policiesactivities.PlacePoliciesInput) any {
 
 // Comply changes the compliance of a cluster with a policy.
 func (w *PolicyWorld) Comply(cluster string, policy int, now policies.Compliance) {
-	w.change(func() {
+	w.Change(func() {
 		w.Compliance[cluster][policy] = byte(now)
 		if now == policies.Unknown { // the manifest work was deleted
 			w.Enforced[policy] = slices.DeleteFunc(w.Enforced[policy], func(name string) bool { return name == cluster })
@@ -226,11 +230,11 @@ func (w *PolicyWorld) Comply(cluster string, policy int, now policies.Compliance
 
 // DeleteManagedCluster deletes the ManagedCluster of a cluster.
 func (w *PolicyWorld) DeleteManagedCluster(cluster string) {
-	w.change(func() { w.World.DeletedClusters = append(w.World.DeletedClusters, cluster) })
+	w.Change(func() { w.World.DeletedClusters = append(w.World.DeletedClusters, cluster) })
 }
 
-// change runs a change, and completes the activities that wait for it.
-func (w *PolicyWorld) change(apply func()) {
+// Change runs a change, and completes the activities that wait for it.
+func (w *PolicyWorld) Change(apply func()) {
 	w.Mu.Lock()
 	apply()
 	waiting := w.Waits

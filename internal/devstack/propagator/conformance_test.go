@@ -101,6 +101,17 @@ var rules = []struct {
 		s.bindSets("global")
 		s.await("a", "kernel", "NonCompliant")
 	}},
+	{"replicas go with the binding of the set of their cluster, and come back with it", placement, func(s *scene) {
+		s.policy("kernel", "")
+		s.bindSets("global")
+		s.place("all", "")
+		s.bindTo("kernel", "Placement", "all")
+		s.await("a", "kernel", "NonCompliant")
+		s.unbindSets("global")
+		s.awaitGone("a", "kernel")
+		s.bindSets("global")
+		s.await("a", "kernel", "NonCompliant")
+	}},
 	{"a placement keeps the clusters that it has, up to numberOfClusters", placement, func(s *scene) {
 		s.bindSets("global")
 		s.policy("kernel", "")
@@ -265,6 +276,16 @@ func (s *scene) place(name, spec string) {
 func (s *scene) bindSets(set string) {
 	s.t.Helper()
 	s.create("{apiVersion: cluster.open-cluster-management.io/v1beta2, kind: ManagedClusterSetBinding, metadata: {namespace: NAMESPACE, name: " + set + "}, spec: {clusterSet: " + set + "}}")
+}
+
+func (s *scene) unbindSets(set string) {
+	s.t.Helper()
+	binding := &unstructured.Unstructured{}
+	binding.SetAPIVersion("cluster.open-cluster-management.io/v1beta2")
+	binding.SetKind("ManagedClusterSetBinding")
+	binding.SetNamespace(s.namespace)
+	binding.SetName(set)
+	require.NoError(s.t, s.client.Delete(s.t.Context(), binding))
 }
 
 // labelled is the part of a spec that selects clusters, and labelledJSON the same as JSON.

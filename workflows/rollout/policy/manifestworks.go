@@ -115,6 +115,9 @@ func (w *workItems) CleanUp(ctx workflow.Context, retrier kit.Retrier) error {
 // CheckChanged implements items: a changed template is not placed on any cluster.
 func (w *workItems) CheckChanged(workflow.Context, kit.Retrier) error { return nil }
 
+// ReplacedMessage implements items.
+func (w *workItems) ReplacedMessage() string { return "its item was deleted, and is placed again" }
+
 // Deleted implements items: the compliance with a work is unknown if the work does not exist or is being deleted.
 func (w *workItems) Deleted(before, now policies.Compliance) bool {
 	return before != policies.Unknown && now == policies.Unknown

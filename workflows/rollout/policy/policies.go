@@ -117,6 +117,9 @@ func (p *policyItems) Place(ctx workflow.Context, retrier kit.Retrier, desired [
 	for _, name := range placed.Recreated {
 		p.note(name + " had been deleted, and was created again")
 	}
+	for _, name := range placed.Restored {
+		p.note(name + " had been changed by another user, and was restored")
+	}
 	p.noteChanged(placed.Changed)
 	return placed, err
 }
@@ -151,15 +154,25 @@ func (p *policyItems) changed(item int) string {
 		p.refs()[item], policies.Generation(p.pins()[item]), means)
 }
 
+// enforced are the policies in the inputs of activities that read compliance.
+func (p *policyItems) enforced(ctx workflow.Context) policiesactivities.Enforced {
+	enforced := policiesactivities.Enforced{Rollout: p.rollout(ctx), Specified: p.specified()}
+	enforced.Rollout.Pins = nil
+	if started := p.of.Status().Status.StartedAt; started != nil {
+		enforced.Started = started.Time
+	}
+	return enforced
+}
+
 func (p *policyItems) Await(ctx workflow.Context, known []policies.KnownCluster, gather time.Duration) ([]policies.ClusterCompliance, error) {
-	in := policiesactivities.AwaitComplianceInput{Policies: p.refs(), Specified: p.specified(), Clusters: known, Gather: gather}
+	in := policiesactivities.AwaitComplianceInput{Enforced: p.enforced(ctx), Clusters: known, Gather: gather}
 	var changes []policies.ClusterCompliance
 	err := p.of.Retrier().Watch(ctx, fmt.Sprintf("watch the compliance of %d clusters", len(known)), p.hub.AwaitCompliance, in, &changes)
 	return changes, err
 }
 
 func (p *policyItems) Read(ctx workflow.Context, retrier kit.Retrier, clusters []string) ([]policies.ClusterCompliance, error) {
-	in := policiesactivities.ReadComplianceInput{Policies: p.refs(), Specified: p.specified(), Clusters: clusters}
+	in := policiesactivities.ReadComplianceInput{Enforced: p.enforced(ctx), Clusters: clusters}
 	var seen []policies.ClusterCompliance
 	err := retrier.Run(ctx, fmt.Sprintf("read the compliance of %d clusters", len(clusters)), p.hub.ReadCompliance, in, &seen)
 	return seen, err
@@ -179,7 +192,12 @@ func (p *policyItems) CheckChanged(ctx workflow.Context, retrier kit.Retrier) er
 	return err
 }
 
-// Deleted implements items: clusters have no objects of their own. Deleted objects are created again when clusters are placed.
+// ReplacedMessage implements items.
+func (p *policyItems) ReplacedMessage() string {
+	return "an object that enforces it was deleted or changed, and is restored"
+}
+
+// Deleted implements items: clusters have no objects of their own.
 func (p *policyItems) Deleted(policies.Compliance, policies.Compliance) bool { return false }
 
 func (p *policyItems) Describe(status *ranv1.ClusterStatus, item int, compliance policies.Compliance) {

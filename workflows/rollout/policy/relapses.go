@@ -44,7 +44,7 @@ func (r policyRelapses) Await(ctx workflow.Context, clusters []string) ([]Relaps
 	var seen []policies.ClusterCompliance
 	retrier := r.rollout.Retrier()
 	retrier.Abandon = true
-	err := retrier.Watch(ctx, fmt.Sprintf("watch %d complete clusters for relapses", len(clusters)), r.items.hub.AwaitRelapses, r.input(clusters), &seen)
+	err := retrier.Watch(ctx, fmt.Sprintf("watch %d complete clusters for relapses", len(clusters)), r.items.hub.AwaitRelapses, r.input(ctx, clusters), &seen)
 	return r.relapses(seen), err
 }
 
@@ -57,7 +57,7 @@ func (r policyRelapses) Find(ctx workflow.Context, clusters []string) ([]Relapse
 	var suspects []string
 	for some := range slices.Chunk(clusters, clustersPerLook) {
 		var found []string
-		if err := retrier.Run(ctx, fmt.Sprintf("look again at %d complete clusters", len(some)), r.items.hub.FindRelapses, r.input(some), &found); err != nil {
+		if err := retrier.Run(ctx, fmt.Sprintf("look again at %d complete clusters", len(some)), r.items.hub.FindRelapses, r.input(ctx, some), &found); err != nil {
 			return nil, err
 		}
 		suspects = append(suspects, found...)
@@ -66,8 +66,8 @@ func (r policyRelapses) Find(ctx workflow.Context, clusters []string) ([]Relapse
 	return r.relapses(seen), err
 }
 
-func (r policyRelapses) input(clusters []string) policiesactivities.ReadComplianceInput {
-	return policiesactivities.ReadComplianceInput{Policies: r.items.refs(), Specified: r.items.specified(), Clusters: clusters}
+func (r policyRelapses) input(ctx workflow.Context, clusters []string) policiesactivities.ReadComplianceInput {
+	return policiesactivities.ReadComplianceInput{Enforced: r.items.enforced(ctx), Clusters: clusters}
 }
 
 func (r policyRelapses) relapses(seen []policies.ClusterCompliance) []Relapse {

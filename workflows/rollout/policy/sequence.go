@@ -39,6 +39,8 @@ type items interface {
 	PlannedBindings(cluster *ranv1.ClusterStatus) []bool
 	// Deleted reports whether the current item was deleted from a cluster, given the compliance before and now.
 	Deleted(before, now policies.Compliance) bool
+	// ReplacedMessage says that the current item of a cluster was deleted, and is placed again.
+	ReplacedMessage() string
 	// Name is the name of an item. Describe sets the current item and its compliance in the status of a cluster.
 	Name(item int) string
 	Describe(status *ranv1.ClusterStatus, item int, compliance policies.Compliance)

@@ -23,6 +23,8 @@ type member struct {
 	refusal *remediation.RefusedPlacement
 	// replacing: the current item was deleted from the cluster, and is placed again.
 	replacing bool
+	// unselectable is why placements on the hub cannot select the cluster; "": they can.
+	unselectable string
 	// installPlans is what its Subscriptions wait for; "": nothing.
 	installPlans string
 	// left is the status of the manifest work that the cluster lost when it was cancelled; nil: not known.
@@ -74,7 +76,7 @@ func (m *member) target(mayBegin bool) policies.Target {
 	if m.state != memberActive {
 		return policies.Target{Cluster: m.Cluster, Item: policies.NoItem}
 	}
-	return policies.Target{Cluster: m.Cluster, Item: m.progress.Policy, Held: !mayBegin}
+	return policies.Target{Cluster: m.Cluster, Item: m.progress.Policy, Held: !mayBegin, Displaced: m.replacing}
 }
 
 // activate starts the current item on a cluster.

@@ -38,10 +38,12 @@ func (s *sequence) status(m *member) ranv1.ClusterStatus {
 		status.Reason, status.Message = reasonSoaking, "must stay so until "+m.step.Until.UTC().Format("15:04:05Z")
 	case m.step.Waiting:
 		status.Reason, status.Message = s.holdReason(m)
+	case m.unselectable != "" && compliance != policies.Compliant:
+		status.Reason, status.Message = ranv1.ReasonWaitingForPlacement, m.unselectable
 	case compliance == policies.Outdated:
 		status.Message = "it complied before the policy was changed or enforced; waiting for its next report"
 	case m.placement == isPlaced && m.replacing:
-		status.Message += "; its item was deleted, and is placed again"
+		status.Message += "; " + s.items.ReplacedMessage()
 	}
 	return status
 }

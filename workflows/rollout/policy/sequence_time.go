@@ -46,7 +46,7 @@ func (g *watchGroup) due(ctx workflow.Context) ([]policies.ClusterCompliance, er
 	for _, m := range g.running() {
 		switch {
 		case m.waiting() && g.sequence.mayStart(m.Cluster):
-			seen = append(seen, policies.ClusterCompliance{Cluster: m.Cluster, Status: m.compliance})
+			seen = append(seen, policies.ClusterCompliance{Cluster: m.Cluster, Status: m.compliance, Unselectable: m.unselectable})
 		case m.soaking() && !m.step.Until.After(now):
 			soaked = append(soaked, m.Cluster)
 		}

@@ -120,7 +120,9 @@ func (g *watchGroup) startWatch(ctx workflow.Context) {
 func (g *watchGroup) known() []policies.KnownCluster {
 	var known []policies.KnownCluster
 	for _, m := range g.running() {
-		known = append(known, policies.KnownCluster{Cluster: m.Cluster, Status: m.compliance, Policy: m.progress.Policy})
+		known = append(known, policies.KnownCluster{
+			Cluster: m.Cluster, Status: m.compliance, Policy: m.progress.Policy, Placed: m.placement == isPlaced, Unselectable: m.unselectable,
+		})
 	}
 	return known
 }
@@ -135,7 +137,7 @@ func (g *watchGroup) recordRelapses(ctx workflow.Context, known []policies.Known
 			return known.Cluster == m.Cluster && known.Policy == m.progress.Policy
 		}
 		if m.soaking() && slices.ContainsFunc(changes, hasRelapsed) && slices.ContainsFunc(known, sameItem) {
-			relapsed = append(relapsed, policies.ClusterCompliance{Cluster: m.Cluster, Status: m.compliance, Relapsed: true})
+			relapsed = append(relapsed, policies.ClusterCompliance{Cluster: m.Cluster, Status: m.compliance, Relapsed: true, Unselectable: m.unselectable})
 		}
 	}
 	if len(relapsed) > 0 {
@@ -166,10 +168,10 @@ func (s *sequence) recordClusterCompliance(ctx workflow.Context, m *member, seen
 		return
 	}
 	item, before := m.progress.Policy, m.step
-	if m.placement == isPlaced && s.items.Deleted(m.compliance.Of(item), seen.Status.Of(item)) {
+	if m.placement == isPlaced && (seen.Displaced || s.items.Deleted(m.compliance.Of(item), seen.Status.Of(item))) {
 		s.replaceDeletedItem(ctx, m)
 	}
-	m.compliance = seen.Status
+	m.compliance, m.unselectable = seen.Status, seen.Unselectable
 	m.progress, m.step = m.progress.Next(seen, s.prepared.Soaks, workflow.Now(ctx), s.mayStart(m.Cluster))
 	s.logStep(ctx, m, item, before, seen.Relapsed)
 	switch {

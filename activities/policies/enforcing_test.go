@@ -1,0 +1,179 @@
+package policies
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/activitytest"
+	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// watch waits until a cluster is as wanted, with one watch after the other, like a workflow.
+func (s *policyScene) watch(known policies.KnownCluster, enforced Enforced, want func(policies.ClusterCompliance) bool) policies.ClusterCompliance {
+	s.t.Helper()
+	var last policies.ClusterCompliance
+	found := make(chan error, 1)
+	go func() {
+		for {
+			seen, err := s.activities.AwaitCompliance(s.t.Context(), AwaitComplianceInput{Enforced: enforced, Clusters: []policies.KnownCluster{known}})
+			if err != nil {
+				found <- err
+				return
+			}
+			if last = seen[0]; want(last) {
+				found <- nil
+				return
+			}
+			known.Status, known.Unselectable = last.Status, last.Unselectable
+		}
+	}()
+	select {
+	case err := <-found:
+		require.NoError(s.t, err)
+	case <-time.After(activitytest.EventTimeout):
+		require.Fail(s.t, "no change", "known: %+v", known)
+	}
+	return last
+}
+
+func (s *policyScene) setBinding() *unstructured.Unstructured {
+	binding := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"clusterSet": policies.GlobalSet}}}
+	binding.SetGroupVersionKind(policies.SetBindings)
+	binding.SetNamespace(s.rollout.Namespace)
+	binding.SetName(policies.GlobalSet)
+	return binding
+}
+
+// relabel changes labels of a ManagedCluster. A nil value removes one.
+func (s *policyScene) relabel(cluster string, labels string) {
+	s.t.Helper()
+	registered := activitykit.ManagedCluster(cluster)
+	patch := fmt.Sprintf(`{"metadata":{"labels":%s}}`, labels)
+	require.NoError(s.t, s.hub.Client.Patch(s.t.Context(), registered, client.RawPatch(types.MergePatchType, []byte(patch))))
+}
+
+func TestAClusterThatPlacementsCannotSelectIsReportedUntilTheyCan(t *testing.T) {
+	s := newPolicyScene(t, byOverride, func(string, string) time.Duration { return -1 })
+	s.prepare()
+	cluster, namespace := s.clusters[0], s.rollout.Namespace
+	s.place(0, cluster)
+	known := policies.KnownCluster{Cluster: cluster, Status: "NN", Placed: true}
+	enforced := Enforced{Rollout: s.rollout}
+	requireReported := func(problem string) {
+		t.Helper()
+		seen := s.watch(known, enforced, func(seen policies.ClusterCompliance) bool { return seen.Unselectable != known.Unselectable })
+		require.Equal(t, problem, seen.Unselectable)
+		require.False(t, seen.Displaced)
+		known.Status, known.Unselectable = seen.Status, seen.Unselectable
+	}
+	require.NoError(t, s.hub.Client.Delete(t.Context(), s.setBinding()))
+	requireReported("Placements in namespace " + namespace + " cannot pick it: create the ManagedClusterSetBinding there for the set global")
+	s.relabel(cluster, `{"cluster.open-cluster-management.io/clusterset":"factory"}`)
+	requireReported("Placements in namespace " + namespace + " cannot pick it: create the ManagedClusterSetBinding there for the set factory")
+	require.NoError(t, s.hub.Client.Create(t.Context(), s.setBinding()))
+	requireReported("")
+	s.relabel(cluster, `{"name":"another"}`)
+	requireReported("Placements pick clusters by their label name: its ManagedCluster needs the label name=" + cluster)
+	s.relabel(cluster, fmt.Sprintf(`{"name":%q}`, cluster))
+	requireReported("")
+}
+
+// The Placement that binds the policy needs the ManagedClusterSetBinding, too.
+func TestAPolicyThatNoPlacementCanBindIsAwaited(t *testing.T) {
+	s := newPolicyScene(t, byOverride, func(string, string) time.Duration { return -1 })
+	apps := policies.Ref{Namespace: s.rollout.Namespace, Name: "apps"}
+	s.create(informing(apps, ""))
+	s.bindByPlacement(apps, s.clusters...)
+	s.rollout.Policies = append(s.rollout.Policies, apps)
+	s.awaitCompliance("NNN", s.clusters...)
+	cluster := s.clusters[0]
+	enforced := Enforced{Rollout: s.rollout, Started: time.Now().Add(-time.Minute)}
+	known := policies.KnownCluster{Cluster: cluster, Status: "NNN", Policy: 2}
+
+	require.NoError(t, s.hub.Client.Delete(t.Context(), s.setBinding()))
+	seen := s.watch(known, enforced, func(seen policies.ClusterCompliance) bool { return seen.Status != known.Status })
+	require.Equal(t, policies.ComplianceStatus("NNS"), seen.Status)
+	require.Contains(t, seen.Unselectable, "create the ManagedClusterSetBinding there for the set global")
+	read, err := s.activities.ReadCompliance(t.Context(), ReadComplianceInput{Enforced: enforced, Clusters: []string{cluster}})
+	require.NoError(t, err)
+	require.Equal(t, policies.ComplianceStatus("NNS"), read[0].Status)
+
+	s.propagator.Stop() // a slow hub: the binding is back, and the replica is not
+	require.NoError(t, s.hub.Client.Create(t.Context(), s.setBinding()))
+	known.Status, known.Unselectable = seen.Status, seen.Unselectable
+	seen = s.watch(known, enforced, func(seen policies.ClusterCompliance) bool { return seen.Unselectable != known.Unselectable })
+	require.Equal(t, policies.ComplianceStatus("NNS"), seen.Status)
+	require.Contains(t, seen.Unselectable, "waiting until the hub has acted on a new ManagedClusterSetBinding")
+	s.restartPropagator(func(string, string) time.Duration { return -1 })
+	known.Status, known.Unselectable = seen.Status, seen.Unselectable
+	seen = s.watch(known, enforced, func(seen policies.ClusterCompliance) bool { return seen.Status == "NNN" })
+	require.Empty(t, seen.Unselectable)
+}
+
+func TestAPolicyThatIsUnboundWhileItsSetIsBoundFailsItsClusters(t *testing.T) {
+	s := newPolicyScene(t, byOverride, nil)
+	enforced := Enforced{Rollout: s.rollout, Started: time.Now().Add(time.Second)}
+	gone := &unstructured.Unstructured{}
+	gone.SetGroupVersionKind(policies.PlacementBindings)
+	gone.SetNamespace(s.rollout.Namespace)
+	gone.SetName("network")
+	require.NoError(t, s.hub.Client.Delete(t.Context(), gone))
+	known := policies.KnownCluster{Cluster: s.clusters[0], Status: "NN"}
+	seen := s.watch(known, enforced, func(seen policies.ClusterCompliance) bool { return seen.Status != known.Status })
+	require.Equal(t, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "N-"}, seen)
+}
+
+// Another user deletes or changes an object of the rollout while it waits for a cluster.
+func TestObjectsOfTheRolloutThatAreDeletedOrChangedAreReportedAndRestored(t *testing.T) {
+	for _, enforcement := range []ranv1.EnforcementStatus{byOverride, byCopy, byCopyAndRule} {
+		t.Run(string(enforcement.By)+" "+string(enforcement.Placements), func(t *testing.T) {
+			s := newPolicyScene(t, enforcement, func(string, string) time.Duration { return -1 })
+			s.pin()
+			cluster := s.clusters[0]
+			s.place(0, cluster)
+			names, err := policies.NamesFor(s.rollout.name(), s.rollout.Policies[0], enforcement.By)
+			require.NoError(t, err)
+			objects := append(enforcementObjects(s.rollout, s.rollout.Policies[0], names), policies.Placement(s.rollout.name(), names, "kernel", enforcement, nil))
+			displaced := func() {
+				t.Helper()
+				known := policies.KnownCluster{Cluster: cluster, Status: "NN", Placed: true}
+				s.watch(known, Enforced{Rollout: s.rollout}, func(seen policies.ClusterCompliance) bool { return seen.Displaced })
+			}
+			again := policies.DesiredPlacement{Item: 0, Clusters: []string{cluster}, Displaced: true}
+			for _, object := range objects {
+				require.NoError(t, s.hub.Client.Delete(t.Context(), object))
+				displaced()
+				require.Equal(t, []string{activitykit.ObjectName(object)}, s.enforce(again).Recreated)
+			}
+			patches := map[string]string{
+				policies.PlacementBindings.Kind: `{"bindingOverrides":{"remediationAction":null},"subjects":[{"apiGroup":"policy.open-cluster-management.io","kind":"Policy","name":"other"}]}`,
+				policies.Placements.Kind:        `{"spec":{"numberOfClusters":0}}`,
+				policies.PlacementRules.Kind:    `{"spec":{"clusters":[{"name":"other"}],"clusterReplicas":1}}`,
+			}
+			for _, object := range objects {
+				patch, edits := patches[object.GetKind()]
+				if !edits {
+					continue
+				}
+				require.NoError(t, s.hub.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
+				displaced()
+				placed := s.enforce(again)
+				require.Equal(t, []string{activitykit.ObjectName(object)}, placed.Restored)
+				require.Empty(t, placed.Recreated)
+				require.Empty(t, s.enforce(again).Restored, "once")
+			}
+			require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, []string{cluster}, s.enforced()) }, activitytest.EventTimeout, 20*time.Millisecond)
+			s.cleanUp()
+			require.Empty(t, s.created())
+		})
+	}
+}
