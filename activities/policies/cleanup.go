@@ -21,12 +21,16 @@ func (p *Activities) CleanUpPolicies(ctx context.Context, in Rollout) ([]int, er
 }
 
 func cleanUpPolicies(ctx context.Context, hub *kube.Cluster, in Rollout) ([]int, error) {
-	return changedPolicies(in, func(number int) (bool, error) {
+	changed, err := changedPolicies(in, func(number int) (bool, error) {
 		if err := cleanUpPolicy(ctx, hub, in, in.Policies[number]); err != nil {
 			return false, err
 		}
 		return policyChanged(ctx, hub, in, number)
 	})
+	if err == nil {
+		err = cleanUpSources(ctx, hub, in)
+	}
+	return changed, err
 }
 
 // ChangedPolicies returns the indexes of the policies that were changed since they were prepared.

@@ -3,6 +3,7 @@ package policies
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -24,6 +25,8 @@ type enforcing struct {
 	Enforced
 	// enforced are the clusters on which their current policy was seen to be enforced.
 	enforced map[string]bool
+	// sources are the watches of the ConfigMaps that a policy reads.
+	sources map[int][]sourceWatch
 }
 
 // related are the objects that tell it, beside ManagedClusters.
@@ -45,6 +48,17 @@ func (e *enforcing) related() []client.Object {
 			if made := copyOf(names); made != nil {
 				objects = append(objects, kube.IfServed(made))
 			}
+		}
+	}
+	e.sources = map[int][]sourceWatch{}
+	for item, ref := range e.Rollout.Policies {
+		for _, source := range e.Rollout.sourcesOf(item) {
+			watch := sourceWatch{
+				source: kube.CacheMetadata(configMap(ref.Namespace, source)),
+				made:   kube.CacheMetadata(configMap(e.Rollout.Namespace, policies.CopiedSource(e.Rollout.name(), ref.Namespace, source))),
+			}
+			e.sources[item] = append(e.sources[item], watch)
+			objects = append(objects, watch.source, watch.made)
 		}
 	}
 	return objects
@@ -111,7 +125,8 @@ type boundSets struct {
 
 // enforcement is how the objects of a rollout enforce a policy.
 type enforcement struct {
-	// bound: the binding is as the rollout wrote it, and the copy exists if there is one. selects are the clusters that the placement selects.
+	// bound: the binding is as the rollout wrote it, and the copy, if there is one, exists and reads what its policy reads. selects are the clusters that the placement
+	// selects.
 	bound   bool
 	selects map[string]bool
 	certain bool
@@ -185,7 +200,8 @@ func (l *enforcementLook) unbound(ctx context.Context, cluster string, ref polic
 		return fmt.Sprintf("policy %s is not bound to it while no Placement in namespace %s can pick it: create the ManagedClusterSetBinding there for the set %s",
 			ref, ref.Namespace, set), nil
 	}
-	if settles := sets.bound.Add(policies.Settle); !l.Started.IsZero() && sets.bound.After(l.Started) && l.now.Before(settles) {
+	created := !l.Started.IsZero() && !sets.bound.Before(l.Started.Truncate(time.Second)) // the hub's times are exact to the second
+	if settles := sets.bound.Add(policies.Settle); created && l.now.Before(settles) {
 		l.lookAgain(settles)
 		return fmt.Sprintf("policy %s is not bound to it: waiting until the hub has acted on a new ManagedClusterSetBinding in namespace %s", ref, ref.Namespace), nil
 	}
@@ -295,6 +311,7 @@ func (l *enforcementLook) enforcementOf(ctx context.Context, item int, certain b
 		read.bound = read.bound && err == nil && made.DeletionTimestamp == nil
 		err = client.IgnoreNotFound(err)
 	}
+	read.bound = read.bound && !slices.ContainsFunc(l.sources[item], func(w sourceWatch) bool { return !w.current() })
 	if err == nil {
 		var placement *unstructured.Unstructured
 		placement, err = readExisting(ctx, reader, policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil))

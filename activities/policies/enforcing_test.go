@@ -96,7 +96,7 @@ func TestAPolicyThatNoPlacementCanBindIsAwaited(t *testing.T) {
 	s.rollout.Policies = append(s.rollout.Policies, apps)
 	s.awaitCompliance("NNN", s.clusters...)
 	cluster := s.clusters[0]
-	enforced := Enforced{Rollout: s.rollout, Started: time.Now().Add(-time.Minute)}
+	enforced := Enforced{Rollout: s.rollout, Started: time.Now()}
 	known := policies.KnownCluster{Cluster: cluster, Status: "NNN", Policy: 2}
 
 	require.NoError(t, s.hub.Client.Delete(t.Context(), s.setBinding()))

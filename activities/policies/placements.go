@@ -190,12 +190,17 @@ func restoreObjects(ctx context.Context, p *remediation.PlacementResult, hub *ku
 	return err
 }
 
-// restoreObjectsOf creates the deleted objects of a policy again, and restores its changed binding.
+// restoreObjectsOf creates the deleted objects of a policy again, restores its changed binding, and copies the changed ConfigMaps that it reads.
 func restoreObjectsOf(ctx context.Context, hub *kube.Cluster, in Rollout, number int) (restored remediation.PlacementResult, err error) {
 	ref := in.Policies[number]
 	names, err := policies.NamesFor(in.name(), ref, in.Enforcement.By)
 	if err != nil {
 		return restored, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
+	}
+	for _, source := range in.sourcesOf(number) {
+		if _, err := copySource(ctx, hub, in, ref.Namespace, source); err != nil {
+			return restored, err
+		}
 	}
 	for _, object := range enforcementObjects(in, ref, names) {
 		existing, err := readExisting(ctx, hub.Client, object)

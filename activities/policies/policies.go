@@ -37,8 +37,9 @@ type Rollout struct {
 	Enforcement ranv1.EnforcementStatus `json:"enforcement"`
 	// Policies are in the order in which they are enforced.
 	Policies []policies.Ref `json:"policies"`
-	// Pins has for each policy the prepared generation; empty before that.
-	Pins []string `json:"pins,omitempty"`
+	// Pins has for each policy the prepared generation, and Sources the ConfigMaps that its copy needs a copy of; empty before that.
+	Pins    []string   `json:"pins,omitempty"`
+	Sources [][]string `json:"sources,omitempty"`
 }
 
 func (r Rollout) name() types.NamespacedName {
@@ -57,6 +58,8 @@ type Prepared struct {
 	// Pin identifies its generation, and Specified is when its spec was last changed.
 	Pin       string    `json:"pin,omitempty"`
 	Specified time.Time `json:"specified,omitzero"`
+	// Sources are the ConfigMaps that its copy needs a copy of.
+	Sources []string `json:"sources,omitempty"`
 }
 
 // PreparePolicies creates the objects that enforce the policies of a rollout, without clusters. It adopts objects of an earlier run of the rollout.
@@ -103,6 +106,16 @@ func prepare(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Re
 	if err != nil {
 		return invalid(err)
 	}
+	read, err := rollout.ReadPolicy(policy)
+	if err != nil {
+		return invalid(err)
+	}
+	sources := read.HubReads.Copies(in.Namespace, ref.Namespace, in.Enforcement.By)
+	for _, source := range sources {
+		if _, err := copySource(ctx, hub, in, ref.Namespace, source); err != nil {
+			return Prepared{}, err
+		}
+	}
 	objects := []*unstructured.Unstructured{policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil)}
 	if names.Copy != "" {
 		made, err := policies.Copy(in.name(), policy, names.Copy)
@@ -116,25 +129,21 @@ func prepare(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Re
 			return Prepared{}, err
 		}
 	}
-	subscriptions, err := subscriptionsOf(policy)
-	if err != nil {
-		return invalid(err)
-	}
 	return Prepared{
-		Ref: ref, Soak: soak, SafeNames: names.SafeNames(in.Name, ref.Name), Pin: policies.Pin(policy), Specified: policies.Specified(policy), Subscriptions: subscriptions,
+		Ref: ref, Soak: soak, SafeNames: names.SafeNames(in.Name, ref.Name), Pin: policies.Pin(policy), Specified: policies.Specified(policy), Subscriptions: subscriptionsOf(read),
+		Sources: sources,
 	}, nil
 }
 
 // subscriptionsOf returns the Subscriptions that a policy requires. The policy API names objects completely, so that one without a namespace is none.
-func subscriptionsOf(policy *unstructured.Unstructured) ([]installplans.Requested, error) {
-	read, err := rollout.ReadPolicy(policy)
+func subscriptionsOf(read rollout.Policy) []installplans.Requested {
 	var required []installplans.Requested
 	for _, subscription := range read.Subscriptions {
 		if subscription.Namespace != "" && subscription.Name != "" {
 			required = append(required, installplans.Requested{Namespace: subscription.Namespace, Name: subscription.Name, Spec: subscription.Spec})
 		}
 	}
-	return required, err
+	return required
 }
 
 func readPolicy(ctx context.Context, hub *kube.Cluster, ref policies.Ref) (*unstructured.Unstructured, error) {

@@ -75,16 +75,24 @@ func newPolicyScene(t *testing.T, enforcement ranv1.EnforcementStatus, takes fun
 // grantRollouts grants the hub's account the role of deploy/rbac for namespaces of rollouts.
 func grantRollouts(t *testing.T, namespace string) {
 	t.Helper()
-	binding := &unstructured.Unstructured{}
-	require.NoError(t, yaml.Unmarshal([]byte(`
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: drydock-rollouts, namespace: `+namespace+`}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: drydock-rollouts}
-subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]`), &binding.Object))
-	require.NoError(t, activitytest.BareCluster(t).Client.Create(t.Context(), binding))
+	grant(t, namespace, "drydock-rollouts")
 	devstacktest.Granted(t, activitytest.Stack.Cluster(activitytest.HubName), devstacktest.ServiceAccount("drydock-hub"),
 		authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "create", Group: policies.PlacementBindings.Group, Resource: "placementbindings"})
+}
+
+// grant binds roles of deploy/rbac to the hub's account in a namespace.
+func grant(t *testing.T, namespace string, roles ...string) {
+	t.Helper()
+	for _, role := range roles {
+		binding := &unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: `+role+`, namespace: `+namespace+`}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: `+role+`}
+subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]`), &binding.Object))
+		require.NoError(t, activitytest.BareCluster(t).Client.Create(t.Context(), binding))
+	}
 }
 
 // informing returns a policy that requires a ConfigMap of its name.

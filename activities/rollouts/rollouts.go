@@ -86,9 +86,10 @@ type planReader struct {
 // Get implements client.Reader.
 func (r planReader) Get(ctx context.Context, key client.ObjectKey, object client.Object, options ...client.GetOption) error {
 	untyped, _ := object.(*unstructured.Unstructured)
+	kind := object.GetObjectKind().GroupVersionKind()
 	_, overrides := object.(*corev1.ConfigMap)
-	root := object.GetObjectKind().GroupVersionKind() == policies.Policies && !policies.IsReplica(key.Name)
-	if root || overrides || untyped != nil && slices.Contains([]schema.GroupVersionKind{activitykit.ManagedClusterKind, snapshot.CRDs}, untyped.GroupVersionKind()) {
+	root := kind == policies.Policies && !policies.IsReplica(key.Name)
+	if root || overrides || kind.Kind == "ConfigMap" || untyped != nil && slices.Contains([]schema.GroupVersionKind{activitykit.ManagedClusterKind, snapshot.CRDs}, untyped.GroupVersionKind()) {
 		return r.api.Get(ctx, key, object, options...)
 	}
 	return r.Reader.Get(ctx, key, object, options...)

@@ -12,12 +12,16 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/activities/activitykit"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/propagator"
 )
 
@@ -170,6 +174,77 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	requireNoHubObjects(t, "policies")
 	shown = r.awaitCondition("Succeeded", "True Completed")
 	require.Equal(t, map[string]any{"edge-1": "complete", "edge-2": "complete", "edge-3": "complete"}, shownClusters(shown))
+}
+
+// A copy in the namespace of the rollout reads what the policy reads in its own, also after a change.
+func TestACopyOfAPolicyReadsTheSameConfigMap(t *testing.T) {
+	reserve(t, policyHub, edges)
+	register(t, "edge-1", nil)
+	var large atomic.Bool
+	hub, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration {
+		if large.Load() {
+			return 0
+		}
+		return -1
+	}})
+	require.NoError(t, err)
+	t.Cleanup(hub.Stop)
+	base := devstacktest.Namespace(t, theFleet.Hub)
+	in := func(text string) string { return strings.ReplaceAll(text, "NAMESPACE", base) }
+	createOnHub(t, in(`
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {namespace: NAMESPACE, name: rollouts}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: drydock-rollouts}
+subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {namespace: NAMESPACE, name: configmaps}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: drydock-copied-configmaps}
+subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]
+---
+apiVersion: policy.open-cluster-management.io/v1
+kind: Policy
+metadata: {namespace: NAMESPACE, name: sized}
+spec:
+  disabled: false
+  remediationAction: inform
+  policy-templates:
+  - objectDefinition:
+      apiVersion: policy.open-cluster-management.io/v1
+      kind: ConfigurationPolicy
+      metadata: {name: sized}
+      spec: {object-templates: [{complianceType: musthave, objectDefinition: {apiVersion: v1, kind: ConfigMap, metadata: {name: sized}, data: {size: '{{hub fromConfigMap "" "sizes" "size" hub}}'}}}]}
+---
+apiVersion: apps.open-cluster-management.io/v1
+kind: PlacementRule
+metadata: {namespace: NAMESPACE, name: sized}
+spec: {clusters: [{name: edge-1}]}
+---
+apiVersion: policy.open-cluster-management.io/v1
+kind: PlacementBinding
+metadata: {namespace: NAMESPACE, name: sized}
+placementRef: {apiGroup: apps.open-cluster-management.io, kind: PlacementRule, name: sized}
+subjects: [{apiGroup: policy.open-cluster-management.io, kind: Policy, name: sized}]`))
+	startUnchecked(t, on("edge-1", "\n  managedPolicies: [sized]\n  policyEnforcement: Copy")("sizes"))
+	awaitStatus(t, "sizes", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return strings.Contains(conditionMessage(s, ranv1.ConditionValidated), "its hub templates read ConfigMap "+base+"/sizes, which does not exist")
+	})
+	createOnHub(t, in("{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: sizes}, data: {size: small}}"))
+	require.Eventually(t, func() bool { return len(hub.Enforced()["edge-1"]) > 0 }, stateLimit, 20*time.Millisecond)
+
+	sizes := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: base, Name: "sizes"}}
+	require.NoError(t, hubClient(t).Patch(t.Context(), sizes, client.RawPatch(types.MergePatchType, []byte(`{"data":{"size":"large"}}`))))
+	large.Store(true)
+	hub.Evaluate()
+	status, code := awaitEnd(t, "sizes")
+	require.Zero(t, code, "%v", status.Conditions)
+	require.EqualValues(t, 1, status.Counts.Complete)
+	requireNoHubObjects(t, "sizes")
+	var copies corev1.ConfigMapList
+	require.NoError(t, hubClient(t).List(t.Context(), &copies, client.MatchingLabels{"openshift-cluster-group-upgrades/clusterGroupUpgrade": "sizes"}))
+	require.Empty(t, copies.Items)
 }
 
 // unbindAllClusters deletes the binding that lets Placements of namespace default select all clusters, until the end of the test.

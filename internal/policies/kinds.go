@@ -31,6 +31,8 @@ const (
 	// LabelCopyOf is the name of the policy on its copy, LabelForPolicy on its placement.
 	LabelCopyOf    = "openshift-cluster-group-upgrades/parentPolicyName"
 	LabelForPolicy = "openshift-cluster-group-upgrades/forPolicy"
+	// AnnotationSource identifies, on the copy of a ConfigMap, the version of its source.
+	AnnotationSource = "drydock.dev/source"
 	// LabelClusterSet is the name of the cluster set on a ManagedCluster, and LabelName its own name, by which Placements of rollouts select it.
 	LabelClusterSet = "cluster.open-cluster-management.io/clusterset"
 	LabelName       = "name"

@@ -1,10 +1,13 @@
 package policies
 
 import (
+	"encoding/base64"
 	"fmt"
 	"maps"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -70,8 +73,36 @@ func (n Names) SafeNames(rollout, policy string) map[string]string {
 	return safe
 }
 
+// CopiedSource is the name of the copy of a ConfigMap that the hub templates of policies in a namespace read.
+func CopiedSource(rollout types.NamespacedName, policyNamespace, name string) string {
+	return safename.Unique(maxNameLength, []string{rollout.Namespace, policyNamespace}, rollout.Name, name)
+}
+
+// SourceCopy returns the copy of a ConfigMap for the copies of policies that read it, without owner. It has the data, and no labels or annotations of the source:
+// they may mark the object as owned by another program.
+func SourceCopy(rollout types.NamespacedName, source *corev1.ConfigMap) *unstructured.Unstructured {
+	made := newObject(rollout, types.NamespacedName{Namespace: rollout.Namespace, Name: CopiedSource(rollout, source.Namespace, source.Name)})
+	made.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("ConfigMap"))
+	made.SetAnnotations(map[string]string{AnnotationSource: SourceVersion(source)})
+	data, binary := map[string]any{}, map[string]any{}
+	for key, value := range source.Data {
+		data[key] = value
+	}
+	for key, value := range source.BinaryData {
+		binary[key] = base64.StdEncoding.EncodeToString(value)
+	}
+	made.Object["data"], made.Object["binaryData"] = data, binary
+	return made
+}
+
+// SourceVersion identifies the content of a ConfigMap.
+func SourceVersion(source metav1.Object) string {
+	return string(source.GetUID()) + "/" + source.GetResourceVersion()
+}
+
 // Copy returns the enforcing copy of a policy, without owner. Its templates get new names, since the templates of all policies share one namespace on
-// a cluster. It has only the annotations of the policy API: others may mark the object as owned by another program.
+// a cluster. It has only the annotations of the policy API: others may mark the object as owned by another program. Its hub templates read the copies of the
+// ConfigMaps that those of the policy read.
 func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name string) (*unstructured.Unstructured, error) {
 	made := newObject(rollout, types.NamespacedName{Namespace: rollout.Namespace, Name: name})
 	made.SetGroupVersionKind(Policies)
@@ -102,7 +133,11 @@ func Copy(rollout types.NamespacedName, policy *unstructured.Unstructured, name 
 			return nil, err
 		}
 	}
-	if templates != nil {
+	if templates != nil && policy.GetNamespace() != rollout.Namespace {
+		spec["policy-templates"] = redirectHubTemplates(templates, rollout.Namespace, func(name string) string {
+			return CopiedSource(rollout, policy.GetNamespace(), name)
+		})
+	} else if templates != nil {
 		spec["policy-templates"] = templates
 	}
 	made.Object["spec"] = spec

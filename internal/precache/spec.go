@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/precache/contract"
 )
 
 // DefaultSpaceRequired is the disk space that precaching needs on a cluster by default.

@@ -59,8 +59,10 @@ type Policy struct {
 	ReadsStatus bool
 	// Invalid is the problem of its templates or annotations; empty: none.
 	Invalid string
-	// ReadsNamespace: its hub templates read objects of its namespace. A copy in another namespace cannot.
-	ReadsNamespace bool
+	// HubReads is what its hub templates read from its namespace.
+	HubReads policies.HubReads
+	// MissingSources are the ConfigMaps that its hub templates read, and that a copy of it needs but cannot get, with the reason.
+	MissingSources []string
 	// DependsOn are the policies that a cluster must comply with before this one is evaluated.
 	DependsOn []types.NamespacedName
 	// Releases of the platform that its templates request.

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/yaml"
 
+	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -167,7 +168,7 @@ spec:
       spec: {object-templates: [{objectDefinition: {data: {a: '{{hub .ManagedClusterName hub}}', b: 'x {{hub fromConfigMap "" "sizes" "b" hub}}'}}}]}`)
 	policy, err := rollout.ReadPolicy(object)
 	require.NoError(t, err)
-	require.True(t, policy.ReadsNamespace)
+	require.Equal(t, policies.HubReads{ConfigMaps: []string{"sizes"}}, policy.HubReads)
 	require.Equal(t, []types.NamespacedName{
 		{Namespace: "default", Name: "base"}, {Namespace: "elsewhere", Name: "other"}, {Namespace: "default", Name: "extra"},
 	}, policy.DependsOn)

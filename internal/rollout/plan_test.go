@@ -501,7 +501,7 @@ func TestDependenciesOnLaterPoliciesAreRefused(t *testing.T) {
 }
 
 func TestPoliciesThatCannotBeCopiedAreRefusedUnlessTheyAreOverridden(t *testing.T) {
-	readsNamespace := func(p *rollout.Policy) { p.ReadsNamespace = true }
+	readsNamespace := func(p *rollout.Policy) { p.HubReads.NotCopied = "read a Secret" }
 	inventory := rollout.Inventory{
 		Clusters: []rollout.Cluster{{Name: "c1", Labels: map[string]string{"name": "c1"}}},
 		Policies: []rollout.Policy{policy("p1", compliance{"c1": false}, readsNamespace)},
@@ -510,8 +510,14 @@ func TestPoliciesThatCannotBeCopiedAreRefusedUnlessTheyAreOverridden(t *testing.
 	cgu := rolloutOf(1, []string{"c1"}, managing("p1"))
 	cgu.Spec.PolicyEnforcement = ranv1.EnforceCopy
 	plan := rollout.NewPlan(cgu, inventory, noon)
-	require.Equal(t, []string{"Invalid managed policies: [p1]; policy default/p1: its hub templates read objects of namespace default, which a copy in prod could not: " +
+	require.Equal(t, []string{"Invalid managed policies: [p1]; policy default/p1: a copy in namespace prod could not do the same, because its hub templates read a Secret: " +
 		"start the rollout in default, or with policyEnforcement Override"}, plan.Problems())
+
+	inventory.Policies = []rollout.Policy{policy("p1", compliance{"c1": false}, func(p *rollout.Policy) {
+		p.MissingSources = []string{"ConfigMap default/sizes, which does not exist"}
+	})}
+	plan = rollout.NewPlan(cgu, inventory, noon)
+	require.Equal(t, []string{"Invalid managed policies: [p1]; policy default/p1: its hub templates read ConfigMap default/sizes, which does not exist"}, plan.Problems())
 
 	cgu.Spec.PolicyEnforcement = ranv1.EnforceOverride
 	plan = rollout.NewPlan(cgu, inventory, noon)

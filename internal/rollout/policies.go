@@ -67,9 +67,12 @@ func notEnforceable(cgu *ranv1.ClusterGroupUpgrade, policy Policy, by ranv1.Poli
 	case by == ranv1.EnforceOverride && !hub.Overrides:
 		return "the PlacementBindings of this hub have no bindingOverrides: use policyEnforcement Copy"
 	case by == ranv1.EnforceOverride:
-	case policy.ReadsNamespace && policy.Namespace != cgu.Namespace:
-		return fmt.Sprintf("its hub templates read objects of namespace %s, which a copy in %s could not: start the rollout in %s, or with policyEnforcement Override",
-			policy.Namespace, cgu.Namespace, policy.Namespace)
+	case policy.Namespace == cgu.Namespace:
+	case policy.HubReads.NotCopied != "":
+		return fmt.Sprintf("a copy in namespace %s could not do the same, because its hub templates %s: start the rollout in %s, or with policyEnforcement Override",
+			cgu.Namespace, policy.HubReads.NotCopied, policy.Namespace)
+	case len(policy.MissingSources) > 0:
+		return "its hub templates read " + strings.Join(policy.MissingSources, ", ")
 	}
 	return ""
 }

@@ -31,6 +31,9 @@ func (p *Policy) readTemplates(object map[string]any) error {
 	if err != nil {
 		return err
 	}
+	if account, _, _ := unstructured.NestedString(object, "spec", "hubTemplateOptions", "serviceAccountName"); account != "" {
+		p.HubReads.NotCopied = fmt.Sprintf("are resolved with the rights of ServiceAccount %s of namespace %s", account, p.Namespace)
+	}
 	enforcing := 0
 	for i, template := range templates {
 		enforces, err := p.readTemplate(template)
@@ -68,7 +71,7 @@ func (p *Policy) readTemplate(template any) (enforces bool, err error) {
 	case objects == nil && raw == "" && definition["kind"] == "ConfigurationPolicy":
 		return false, fmt.Errorf("objectDefinition.spec.object-templates is missing")
 	}
-	p.ReadsNamespace = p.ReadsNamespace || containsText(spec, policies.ReadsHub)
+	p.HubReads = p.HubReads.Merge(policies.HubReadsOf(p.Namespace, definition))
 	p.ReadsStatus = p.ReadsStatus || statusKey.MatchString(raw)
 	for _, object := range objects {
 		fields, _ := object.(map[string]any)
@@ -137,21 +140,4 @@ func (p *Policy) readObject(fields map[string]any) {
 			p.Catalogs = append(p.Catalogs, Catalog{Namespace: object.GetNamespace(), Name: object.GetName(), Image: image})
 		}
 	}
-}
-
-// containsText reports whether any string or key within a value matches.
-func containsText(value any, matches func(string) bool) bool {
-	switch value := value.(type) {
-	case string:
-		return matches(value)
-	case []any:
-		return slices.ContainsFunc(value, func(item any) bool { return containsText(item, matches) })
-	case map[string]any:
-		for key, item := range value {
-			if matches(key) || containsText(item, matches) {
-				return true
-			}
-		}
-	}
-	return false
 }

@@ -4,7 +4,10 @@ import (
 	"context"
 	"fmt"
 
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -29,10 +32,36 @@ func readEnforcement(ctx context.Context, reader client.Reader, cgu *ranv1.Clust
 		return err
 	}
 	enforcement := rollout.PolicyEnforcement(cgu, inventory.Hub)
+	for i := range inventory.Policies {
+		if err = readSources(ctx, reader, cgu.Namespace, enforcement.By, &inventory.Policies[i]); err != nil {
+			return err
+		}
+	}
 	if enforcement.Placements == ranv1.KindPlacement {
 		inventory.BoundSets, err = boundSets(ctx, reader, rollout.PlacementNamespaces(cgu, *enforcement, inventory.Policies))
 	}
 	return err
+}
+
+// configMaps is the kind of the objects that a copy of a policy needs, if its hub templates read them.
+var configMaps = corev1.SchemeGroupVersion.WithKind("ConfigMap")
+
+// readSources reads which ConfigMaps a copy of a policy needs and cannot get.
+func readSources(ctx context.Context, reader client.Reader, namespace string, by ranv1.PolicyEnforcement, policy *rollout.Policy) error {
+	for _, name := range policy.HubReads.Copies(namespace, policy.Namespace, by) {
+		source := &metav1.PartialObjectMetadata{}
+		source.SetGroupVersionKind(configMaps)
+		switch err := reader.Get(ctx, client.ObjectKey{Namespace: policy.Namespace, Name: name}, source); {
+		case apierrors.IsNotFound(err):
+			policy.MissingSources = append(policy.MissingSources, fmt.Sprintf("ConfigMap %s/%s, which does not exist", policy.Namespace, name))
+		case apierrors.IsForbidden(err):
+			policy.MissingSources = append(policy.MissingSources, fmt.Sprintf(
+				"ConfigMap %s/%s, which Drydock may not read: bind the ClusterRole drydock-copied-configmaps in the namespaces of the policies and of the rollout", policy.Namespace, name))
+		case err != nil && !meta.IsNoMatchError(err):
+			return fmt.Errorf("get ConfigMap %s/%s: %w", policy.Namespace, name, err)
+		}
+	}
+	return nil
 }
 
 // hubAPIs reads what a hub can do; nil: unknown, because it is a file without the CRD of PlacementBindings.

@@ -173,6 +173,19 @@ var rules = []struct {
 			assert.Contains(c, fmt.Sprint(replica.Object["spec"]), "4.20 on "+s.cluster("a"))
 		})
 	}},
+	{"hub templates are resolved again when what they read changes", templates, func(s *scene) {
+		s.create("{apiVersion: v1, kind: ConfigMap, metadata: {namespace: NAMESPACE, name: release}, data: {version: '4.20'}}")
+		s.templated("kernel", `{{hub fromConfigMap "NAMESPACE" "release" "version" hub}}`)
+		s.bind("kernel", "a")
+		resolved := func(version string) {
+			s.awaitReplica("a", "kernel", func(c *assert.CollectT, replica *unstructured.Unstructured) {
+				assert.Contains(c, fmt.Sprint(replica.Object["spec"]), version)
+			})
+		}
+		resolved("4.20")
+		s.patch("ConfigMap", "release", `{"data":{"version":"4.21"}}`)
+		resolved("4.21")
+	}},
 	{"hub templates do not read objects of other namespaces", templates, func(s *scene) {
 		s.templated("kernel", `{{hub fromConfigMap "kube-system" "release" "version" hub}}`)
 		s.bind("kernel", "a")
@@ -304,7 +317,7 @@ func (s *scene) labelledJSON(names ...string) string {
 func (s *scene) patch(kind, name, patch string) {
 	s.t.Helper()
 	object := &unstructured.Unstructured{}
-	object.SetAPIVersion(groups[kind] + map[string]string{"PlacementRule": "/v1", "Policy": "/v1", "Placement": "/v1beta1"}[kind])
+	object.SetAPIVersion(groups[kind] + map[string]string{"PlacementRule": "/v1", "Policy": "/v1", "Placement": "/v1beta1", "ConfigMap": "v1"}[kind])
 	object.SetKind(kind)
 	object.SetNamespace(s.namespace)
 	object.SetName(name)

@@ -19,9 +19,10 @@ import (
 
 // workItems are the manifest works of a rollout. Each cluster has its own work, in its namespace on the hub, while it is the current item.
 type workItems struct {
-	of   Rollout
-	pins func() []string
-	hub  *manifestworks.Activities
+	of Rollout
+	// prepared are the templates as they were prepared.
+	prepared func() PreparedItems
+	hub      *manifestworks.Activities
 }
 
 // clustersPerPlacement is the maximum number of clusters on which one activity places works.
@@ -30,7 +31,7 @@ const clustersPerPlacement = 200
 // rollout is the rollout in the inputs of activities.
 func (w *workItems) rollout(ctx workflow.Context) manifestworks.Rollout {
 	object := w.of.Request()
-	return manifestworks.Rollout{Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx), Templates: object.Spec.ManifestWorkTemplates, Pins: w.pins()}
+	return manifestworks.Rollout{Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx), Templates: object.Spec.ManifestWorkTemplates, Pins: w.prepared().Pins}
 }
 
 func (w *workItems) Count() int { return len(w.of.Request().Spec.ManifestWorkTemplates) }

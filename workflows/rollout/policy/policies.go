@@ -19,18 +19,18 @@ import (
 
 // policyItems are the policies of a rollout. A policy is enforced on the clusters that its placement on the hub lists.
 type policyItems struct {
-	of   Rollout
-	pins func() []string
-	// specified is when the specs of the prepared policies were last changed.
-	specified func() []time.Time
-	hub       *policiesactivities.Activities
+	of Rollout
+	// prepared are the policies as they were prepared.
+	prepared func() PreparedItems
+	hub      *policiesactivities.Activities
 }
 
 // rollout is the rollout in the inputs of activities.
 func (p *policyItems) rollout(ctx workflow.Context) policiesactivities.Rollout {
 	object := p.of.Request()
 	return policiesactivities.Rollout{
-		Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx), Enforcement: p.enforcement(), Policies: p.refs(), Pins: p.pins(),
+		Namespace: object.Namespace, Name: object.Name, Owner: kit.Owner(ctx), Enforcement: p.enforcement(), Policies: p.refs(),
+		Pins: p.prepared().Pins, Sources: p.prepared().Sources,
 	}
 }
 
@@ -87,12 +87,16 @@ func (p *policyItems) Prepare(ctx workflow.Context) (*PreparedItems, error) {
 		items.Pins = append(items.Pins, policy.Pin)
 		items.Specified = append(items.Specified, policy.Specified)
 		items.Subscriptions = append(items.Subscriptions, policy.Subscriptions)
+		items.Sources = append(items.Sources, policy.Sources)
 		for _, name := range workflow.DeterministicKeys(policy.SafeNames) {
 			names[name] = policy.SafeNames[name]
 		}
 	}
 	if len(slices.Concat(items.Subscriptions...)) == 0 {
 		items.Subscriptions = nil
+	}
+	if len(slices.Concat(items.Sources...)) == 0 {
+		items.Sources = nil
 	}
 	p.of.SetObjectNames(names)
 	return items, nil
@@ -151,12 +155,12 @@ func (p *policyItems) changed(item int) string {
 		means = "clusters that completed it before keep that generation, the others get the policy of today"
 	}
 	return fmt.Sprintf("policy %s has been changed, or deleted, since the rollout began with its generation %s: %s; to roll out the policy of today on all clusters, cancel the rollout if it still runs, and start it again",
-		p.refs()[item], policies.Generation(p.pins()[item]), means)
+		p.refs()[item], policies.Generation(p.prepared().Pins[item]), means)
 }
 
 // enforced are the policies in the inputs of activities that read compliance.
 func (p *policyItems) enforced(ctx workflow.Context) policiesactivities.Enforced {
-	enforced := policiesactivities.Enforced{Rollout: p.rollout(ctx), Specified: p.specified()}
+	enforced := policiesactivities.Enforced{Rollout: p.rollout(ctx), Specified: p.prepared().Specified}
 	enforced.Rollout.Pins = nil
 	if started := p.of.Status().Status.StartedAt; started != nil {
 		enforced.Started = started.Time

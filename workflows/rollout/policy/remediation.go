@@ -40,6 +40,8 @@ type PreparedItems struct {
 	Pins []string `json:"pins,omitempty"`
 	// Specified has for each policy when its spec was last changed.
 	Specified []time.Time `json:"specified,omitempty"`
+	// Sources has for each policy the ConfigMaps that its copy needs a copy of.
+	Sources [][]string `json:"sources,omitempty"`
 	// Subscriptions has for each policy the Subscriptions that it requires; empty: no policy requires any.
 	Subscriptions [][]installplans.Requested `json:"subscriptions,omitempty"`
 }

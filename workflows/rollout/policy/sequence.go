@@ -84,14 +84,14 @@ type sequence struct {
 // NewPolicySequence returns the remediator of a rollout of policies.
 func NewPolicySequence(r Rollout, prepared *PreparedItems) *sequence {
 	s := newSequence(r, prepared)
-	s.items = &policyItems{of: r, pins: s.pins, specified: s.specified}
+	s.items = &policyItems{of: r, prepared: s.known}
 	return s
 }
 
 // NewWorkSequence returns the remediator of a rollout of manifest works.
 func NewWorkSequence(r Rollout, prepared *PreparedItems) *sequence {
 	s := newSequence(r, prepared)
-	s.items = &workItems{of: r, pins: s.pins}
+	s.items = &workItems{of: r, prepared: s.known}
 	return s
 }
 
@@ -99,20 +99,12 @@ func newSequence(r Rollout, prepared *PreparedItems) *sequence {
 	return &sequence{rollout: r, prepared: prepared, members: map[string]*member{}}
 }
 
-// pins are the generations of the prepared items.
-func (s *sequence) pins() []string {
+// known are the prepared items; empty: they are not prepared yet.
+func (s *sequence) known() PreparedItems {
 	if s.prepared == nil {
-		return nil
+		return PreparedItems{}
 	}
-	return s.prepared.Pins
-}
-
-// specified is when the specs of the prepared items were last changed.
-func (s *sequence) specified() []time.Time {
-	if s.prepared == nil {
-		return nil
-	}
-	return s.prepared.Specified
+	return *s.prepared
 }
 
 // maxMembers is the maximum number of running clusters of a sequence. Each one costs memory, and its name costs history.
