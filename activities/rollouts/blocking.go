@@ -1,8 +1,11 @@
 package rollouts
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -19,38 +22,48 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// AwaitBlockers waits until the blockers of a rollout have succeeded, by their objects or their saved status on the hub. Errors: InvalidSpec if rollouts wait for each
-// other.
+// AwaitBlockers waits until the blockers of a rollout have succeeded, by their objects or their saved status on the hub. Rollouts that wait for each other wait until one
+// of them is changed or deleted.
 func (r *Activities) AwaitBlockers(ctx context.Context, cgu ranv1.ClusterGroupUpgrade) (rollout.Unblocked, error) {
 	hub, err := r.Clusters.Hub(ctx)
 	if err != nil {
 		return rollout.Unblocked{}, err
 	}
 	var unblocked rollout.Unblocked
+	watched := rollout.Blockers(&cgu)
+	for done := false; !done && err == nil; {
+		err = r.Waits.Await(ctx, hub, blockerKinds(watched), func(ctx context.Context) (temporal.Observation, bool, error) {
+			known, err := readBlockers(ctx, hub, &cgu)
+			if err != nil {
+				return temporal.Observation{}, false, err
+			}
+			wait := rollout.Blocked(&cgu, known).Wait()
+			if done = wait == nil; done && rollout.FiltersClusters(&cgu) {
+				unblocked.Complete = rollout.CompleteInBlockers(&cgu, known)
+			}
+			before := watched
+			watched = slices.SortedFunc(maps.Keys(known), func(a, b types.NamespacedName) int { return cmp.Compare(a.String(), b.String()) })
+			return temporal.Observation{Wait: wait}, done || !sameNames(before, watched), nil
+		})
+	}
+	return unblocked, err
+}
+
+func sameNames(a, b []types.NamespacedName) bool {
+	return len(a) == len(b) && !slices.ContainsFunc(a, func(name types.NamespacedName) bool { return !slices.Contains(b, name) })
+}
+
+// blockerKinds are the objects that tell whether blockers have succeeded.
+func blockerKinds(blockers []types.NamespacedName) []client.Object {
 	var kinds []client.Object
-	for _, blocker := range rollout.Blockers(&cgu) {
+	for _, blocker := range blockers {
 		object, saved := &ranv1.ClusterGroupUpgrade{}, &corev1.ConfigMap{}
 		object.Namespace, object.Name = blocker.Namespace, blocker.Name
 		key := snapshot.SavedKey(blocker)
 		saved.Namespace, saved.Name = key.Namespace, key.Name
 		kinds = append(kinds, kube.IfServed(object), kube.SingleObject(saved))
 	}
-	err = r.Waits.Await(ctx, hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
-		known, err := readBlockers(ctx, hub, &cgu)
-		if err != nil {
-			return temporal.Observation{}, false, err
-		}
-		blocking := rollout.Blocked(&cgu, known)
-		if blocking.Cycle != nil {
-			return temporal.Observation{}, false, temporal.Error(temporal.ErrInvalidSpec, blocking.CycleMessage(), nil)
-		}
-		wait := blocking.Wait()
-		if wait == nil && rollout.FiltersClusters(&cgu) {
-			unblocked.Complete = rollout.CompleteInBlockers(&cgu, known)
-		}
-		return temporal.Observation{Wait: wait}, wait == nil, nil
-	})
-	return unblocked, err
+	return kinds
 }
 
 // readBlockers reads the blockers of a rollout and, recursively, their blockers.

@@ -6,7 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/testsuite"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -14,6 +16,7 @@ import (
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
@@ -103,13 +106,81 @@ func TestTheObjectOfABlockerCounts(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestANewCycleEndsTheWaitForBlockers(t *testing.T) {
+// blockedRollout is a rollout that waits for its blockers.
+type blockedRollout struct {
+	t       *testing.T
+	reports *activitytest.Signals
+	ended   chan error
+}
+
+// block waits in the background for the blockers of a rollout.
+func block(t *testing.T, name string, blockers []ranv1.BlockingCR) *blockedRollout {
+	b := &blockedRollout{t: t, reports: &activitytest.Signals{}, ended: make(chan error, 1)}
+	var suite testsuite.WorkflowTestSuite
+	environment := suite.NewTestActivityEnvironment()
+	activities := &Activities{Clusters: activitytest.Clusters, Waits: activitykit.Waits{Temporal: b.reports}}
+	environment.RegisterActivity(activities.AwaitBlockers)
+	object := ranv1.ClusterGroupUpgrade{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: ranv1.ClusterGroupUpgradeSpec{BlockingCRs: blockers}}
+	go func() {
+		_, err := environment.ExecuteActivity(activities.AwaitBlockers, object)
+		b.ended <- err
+	}()
+	return b
+}
+
+// requireMessage waits until the rollout reports a wait with, or without, a text.
+func (b *blockedRollout) requireMessage(text string, with bool) {
+	b.t.Helper()
+	require.EventuallyWithT(b.t, func(c *assert.CollectT) {
+		last, _ := b.reports.Last()
+		if assert.NotNil(c, last.Wait) {
+			assert.Equal(c, with, strings.Contains(last.Wait.Message, text), last.Wait.Message)
+		}
+	}, activitytest.EventTimeout, 10*time.Millisecond)
+}
+
+// Rollout egg waits for chicken, which is edited so that it waits for rooster, and that for egg.
+func TestACycleThatArisesLaterIsNamedUntilItIsBroken(t *testing.T) {
+	const cycle = "these rollouts wait for each other: default/egg -> default/chicken -> default/rooster -> default/egg"
 	save(t, "chicken", "")
-	ended := awaitBlockers(t.Context(), "egg", blockedBy("default", "chicken"))
-	save(t, "chicken", "", "egg")
-	err := <-ended
-	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
-	require.ErrorContains(t, err, "default/egg -> default/chicken -> default/egg")
+	save(t, "rooster", "", "egg")
+	egg := block(t, "egg", blockedBy("default", "chicken"))
+	egg.requireMessage(cycle, false)
+	save(t, "chicken", "", "rooster")
+	egg.requireMessage(cycle, true)
+	save(t, "rooster", "") // not one of the spec: it is watched as soon as it is known
+	egg.requireMessage(cycle, false)
+	save(t, "chicken", metav1.ConditionTrue, "rooster")
+	require.NoError(t, <-egg.ended)
+}
+
+// The blocker is in another namespace, and another operator runs it.
+func TestABlockerThatIsDeletedIsAwaitedUntilItIsBackAndSucceeds(t *testing.T) {
+	hub := activitytest.BareCluster(t)
+	namespace := devstacktest.Namespace(t, activitytest.Stack.Cluster(activitytest.HubName))
+	create := func(succeeded metav1.ConditionStatus) *ranv1.ClusterGroupUpgrade {
+		blocker := &ranv1.ClusterGroupUpgrade{
+			ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "base"},
+			Spec:       ranv1.ClusterGroupUpgradeSpec{Clusters: []string{"c1"}, RemediationStrategy: ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt32(1)}},
+		}
+		require.NoError(t, hub.Client.Create(t.Context(), blocker))
+		if succeeded != "" {
+			blocker.Status.Conditions = []metav1.Condition{{Type: ranv1.ConditionSucceeded, Status: succeeded, Reason: ranv1.ReasonCompleted, LastTransitionTime: metav1.Now()}}
+			require.NoError(t, hub.Client.Status().Update(t.Context(), blocker))
+		}
+		return blocker
+	}
+	first := create("")
+	blocked := block(t, "apps", blockedBy(namespace, "base"))
+	blocked.requireMessage("Blocking CRs that are not completed: [base]; waiting for "+namespace+"/base", true)
+	require.NoError(t, hub.Client.Delete(t.Context(), first))
+	blocked.requireMessage("Missing blocking CRs: [base]; waiting for "+namespace+"/base", true)
+	failed := create(metav1.ConditionFalse)
+	blocked.requireMessage("Blocking CRs that are not completed", true)
+	require.NoError(t, hub.Client.Delete(t.Context(), failed))
+	blocked.requireMessage("Missing blocking CRs", true)
+	create(metav1.ConditionTrue)
+	require.NoError(t, <-blocked.ended)
 }
 
 func TestASavedRolloutIsLoadedWithItsPlan(t *testing.T) {

@@ -157,9 +157,12 @@ func describeCycle(cycle []types.NamespacedName) string {
 
 // Wait is the wait for blockers, in the words of TALM; nil: nothing blocks the rollout.
 func (b Blocking) Wait() *drydockv1.Wait {
-	wait := b.wait()
-	if wait != nil && b.OtherCycle != nil {
-		wait.Message += "; that never ends: " + describeCycle(b.OtherCycle) + "; take one out of the blockingCRs of another"
+	wait, cycle := b.wait(), b.Cycle
+	if cycle == nil {
+		cycle = b.OtherCycle
+	}
+	if wait != nil && cycle != nil {
+		wait.Message += "; that never ends: " + describeCycle(cycle) + "; take one out of the blockingCRs of another"
 	}
 	return wait
 }

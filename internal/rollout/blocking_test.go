@@ -112,6 +112,7 @@ func TestRolloutsThatWaitForEachOtherAreNamedInOrder(t *testing.T) {
 			require.Equal(t, test.want, blocking.Cycle)
 			if test.want != nil {
 				require.Contains(t, blocking.CycleMessage(), "ops/a -> ")
+				require.Contains(t, blocking.Wait().Message, "that never ends: these rollouts wait for each other: ops/a -> ", "a cycle may arise while a rollout waits")
 			}
 		})
 	}
