@@ -22,6 +22,21 @@ func ManagedCluster(name string) *unstructured.Unstructured {
 	return cluster
 }
 
+// maxNamedClusters is the maximum number of ManagedClusters that a wait watches by name.
+const maxNamedClusters = 1000
+
+// ManagedClusters are ManagedClusters to watch: a wait for a few must not look at each change of all others.
+func ManagedClusters(names []string) []client.Object {
+	if len(names) > maxNamedClusters {
+		return []client.Object{ManagedCluster("")}
+	}
+	watched := make([]client.Object, len(names))
+	for i, name := range names {
+		watched[i] = ManagedCluster(name)
+	}
+	return watched
+}
+
 // ReadManagedCluster reads the ManagedCluster of a cluster from the cache; nil: it is gone or is being deleted. The API server decides whether it is gone:
 // the cache may not have it yet.
 func ReadManagedCluster(ctx context.Context, hub *kube.Cluster, cluster string) (*unstructured.Unstructured, error) {

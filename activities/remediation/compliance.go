@@ -189,7 +189,12 @@ func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWat
 }
 
 func (w *complianceWatch) await(ctx context.Context, until func() bool) error {
-	kinds := append([]client.Object{w.newObject(), activitykit.ManagedCluster("")}, w.Related...)
+	kinds := slices.Clone(w.Related)
+	for _, known := range w.clusters {
+		object := w.newObject()
+		object.SetNamespace(known.Cluster)
+		kinds = append(kinds, object, activitykit.ManagedCluster(known.Cluster))
+	}
 	return activitykit.Waits{}.AwaitAlarm(ctx, w.alarm.C, w.Hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		err := w.readAll(ctx)
 		return temporal.Observation{}, err == nil && until(), err

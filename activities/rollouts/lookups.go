@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/internal/kube"
@@ -39,7 +38,7 @@ func (r *Activities) LookUpClusters(ctx context.Context, clusters []string) (See
 // AwaitDeletedClusters waits until a ManagedCluster of the clusters is deleted or being deleted, and returns those clusters. If no worker ran it for some
 // time, it returns that at once.
 func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string) (SeenClusters, error) {
-	return r.await(ctx, func(ctx context.Context, hub *kube.Cluster, seen *SeenClusters) (done bool, err error) {
+	return r.await(ctx, clusters, func(ctx context.Context, hub *kube.Cluster, seen *SeenClusters) (done bool, err error) {
 		now, err := look(ctx, hub, clusters)
 		seen.Deleted = now.Deleted
 		return len(seen.Deleted) > 0, err
@@ -56,7 +55,7 @@ const (
 // AwaitClustersBack waits until a ManagedCluster of the clusters is no longer offline, also because it is deleted, and returns those clusters. If no worker
 // ran it for some time, it returns that at once.
 func (r *Activities) AwaitClustersBack(ctx context.Context, clusters []string) (SeenClusters, error) {
-	return r.await(ctx, func(ctx context.Context, hub *kube.Cluster, seen *SeenClusters) (done bool, err error) {
+	return r.await(ctx, clusters, func(ctx context.Context, hub *kube.Cluster, seen *SeenClusters) (done bool, err error) {
 		if seen.Back, err = backAmong(ctx, hub, clusters); len(seen.Back) == 0 || err != nil {
 			return false, err
 		}
@@ -70,8 +69,8 @@ func (r *Activities) AwaitClustersBack(ctx context.Context, clusters []string) (
 	})
 }
 
-// await looks at ManagedClusters whenever one of them has changed, until it is done.
-func (r *Activities) await(ctx context.Context, look func(context.Context, *kube.Cluster, *SeenClusters) (done bool, err error)) (SeenClusters, error) {
+// await looks at the ManagedClusters of clusters whenever one of them has changed, until it is done.
+func (r *Activities) await(ctx context.Context, clusters []string, look func(context.Context, *kube.Cluster, *SeenClusters) (done bool, err error)) (SeenClusters, error) {
 	if from, to, away := activitykit.WorkersAway(ctx); away {
 		return SeenClusters{WorkersAway: &rollout.Period{From: from, To: to}}, nil
 	}
@@ -80,7 +79,7 @@ func (r *Activities) await(ctx context.Context, look func(context.Context, *kube
 		return SeenClusters{}, err
 	}
 	var seen SeenClusters
-	err = activitykit.Waits{}.Await(ctx, hub, []client.Object{activitykit.ManagedCluster("")}, func(ctx context.Context) (temporal.Observation, bool, error) {
+	err = activitykit.Waits{}.Await(ctx, hub, activitykit.ManagedClusters(clusters), func(ctx context.Context) (temporal.Observation, bool, error) {
 		done, err := look(ctx, hub, &seen)
 		return temporal.Observation{}, done, err
 	})

@@ -39,7 +39,11 @@ func (r *Recorded) Take() []client.ObjectKey {
 	return changed
 }
 
+// add records a change; of nil: nobody wants to know.
 func (r *Recorded) add(object client.Object) {
+	if r == nil {
+		return
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.changed == nil {

@@ -17,8 +17,9 @@ type feeds struct {
 // feed notifies all waits of changes of a kind. It is the only handler of its informer, because an informer replays every object to each new handler
 // and queues every event for each: the cost of a wait must not grow with the pods of the cluster.
 type feed struct {
-	mu          sync.RWMutex
-	subscribers map[*subscriber]struct{}
+	mu sync.RWMutex
+	// subscribers are by the namespace and name of their scopes, either of which may be empty: an event must not cost a look at every wait.
+	subscribers map[client.ObjectKey]map[*subscriber]struct{}
 }
 
 // subscriber waits for changes of objects in its scope.
@@ -29,6 +30,10 @@ type subscriber struct {
 	changed  chan<- struct{}
 }
 
+func (s *subscriber) key() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.wanted.namespace, Name: s.wanted.name}
+}
+
 // subscribe signals after changes in the scope of the subscriber, until stop is called. A signal that is pending is not repeated.
 func (f *feeds) subscribe(informer cache.Informer, s *subscriber) (stop func(), err error) {
 	feed, err := f.of(informer)
@@ -37,11 +42,17 @@ func (f *feeds) subscribe(informer cache.Informer, s *subscriber) (stop func(), 
 	}
 	feed.mu.Lock()
 	defer feed.mu.Unlock()
-	feed.subscribers[s] = struct{}{}
+	if feed.subscribers[s.key()] == nil {
+		feed.subscribers[s.key()] = map[*subscriber]struct{}{}
+	}
+	feed.subscribers[s.key()][s] = struct{}{}
 	return func() {
 		feed.mu.Lock()
 		defer feed.mu.Unlock()
-		delete(feed.subscribers, s)
+		delete(feed.subscribers[s.key()], s)
+		if len(feed.subscribers[s.key()]) == 0 {
+			delete(feed.subscribers, s.key())
+		}
 	}, nil
 }
 
@@ -52,7 +63,7 @@ func (f *feeds) of(informer cache.Informer) (*feed, error) {
 	if found := f.byInformer[informer]; found != nil {
 		return found, nil
 	}
-	made := &feed{subscribers: map[*subscriber]struct{}{}}
+	made := &feed{subscribers: map[client.ObjectKey]map[*subscriber]struct{}{}}
 	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		// The first check sees the initial objects.
 		AddFunc: func(object any, initial bool) {
@@ -88,16 +99,28 @@ func (f *feed) notify(event any) {
 	}
 	f.mu.RLock()
 	defer f.mu.RUnlock()
-	for s := range f.subscribers {
-		if known && !s.wanted.has(found) {
-			continue // of an unknown object, notify everyone
+	if !known {
+		for _, subscribers := range f.subscribers {
+			for s := range subscribers {
+				s.signal()
+			}
 		}
-		if known && s.recorded != nil {
-			s.recorded.add(object)
+		return
+	}
+	keys := map[client.ObjectKey]bool{{}: true, {Namespace: found.namespace}: true, {Name: found.name}: true, {Namespace: found.namespace, Name: found.name}: true}
+	for key := range keys {
+		for s := range f.subscribers[key] {
+			if s.wanted.has(found) {
+				s.recorded.add(object)
+				s.signal()
+			}
 		}
-		select {
-		case s.changed <- struct{}{}:
-		default: // a check is pending
-		}
+	}
+}
+
+func (s *subscriber) signal() {
+	select {
+	case s.changed <- struct{}{}:
+	default: // a check is pending
 	}
 }

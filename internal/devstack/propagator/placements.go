@@ -1,7 +1,6 @@
 package propagator
 
 import (
-	"cmp"
 	"context"
 	"slices"
 
@@ -18,12 +17,11 @@ const (
 
 // placed are the clusters of each placement, by <kind>/<namespace>/<name>.
 func (p *Propagator) placed(ctx context.Context) (map[string][]string, error) {
-	clusters, err := p.list(ctx, clusterKind)
+	clusters, err := p.managed(ctx)
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(clusters, func(a, b unstructured.Unstructured) int { return cmp.Compare(a.GetName(), b.GetName()) })
-	setBindings, err := p.list(ctx, setBindingKind)
+	bound, err := p.boundSets(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -35,28 +33,67 @@ func (p *Propagator) placed(ctx context.Context) (map[string][]string, error) {
 		}
 		for i := range placements {
 			key := kind.Kind + "/" + client.ObjectKeyFromObject(&placements[i]).String()
-			placed[key] = decide(&placements[i], clusters, setBindings, p.placements[key])
+			placed[key] = decide(&placements[i], clusters, bound[placements[i].GetNamespace()], p.placements[key])
 		}
 	}
 	p.placements = placed
 	return placed, nil
 }
 
-// decide returns the clusters of a placement. Of more clusters than numberOfClusters, those that it had before come first.
-func decide(placement *unstructured.Unstructured, clusters, setBindings []unstructured.Unstructured, before []string) []string {
+// managed are the clusters that placements may select.
+type managed struct {
+	all []*managedCluster
+	// named are those with that label name: most placements name clusters one by one, and there are as many of both as clusters.
+	named map[string][]*managedCluster
+}
+
+type managedCluster struct {
+	name   string
+	labels map[string]string
+	taints []map[string]any
+}
+
+func (p *Propagator) managed(ctx context.Context) (managed, error) {
+	list, err := p.list(ctx, clusterKind)
+	found := managed{named: map[string][]*managedCluster{}}
+	for i := range list {
+		if list[i].GetDeletionTimestamp() != nil {
+			continue
+		}
+		cluster := &managedCluster{name: list[i].GetName(), labels: list[i].GetLabels(), taints: taintsOf(&list[i])}
+		found.all = append(found.all, cluster)
+		found.named[cluster.labels["name"]] = append(found.named[cluster.labels["name"]], cluster)
+	}
+	return found, err
+}
+
+// boundSets are the cluster sets that are bound to each namespace.
+func (p *Propagator) boundSets(ctx context.Context) (map[string][]string, error) {
+	bindings, err := p.list(ctx, setBindingKind)
+	bound := map[string][]string{}
+	for i := range bindings {
+		set, _, _ := unstructured.NestedString(bindings[i].Object, "spec", "clusterSet")
+		bound[bindings[i].GetNamespace()] = append(bound[bindings[i].GetNamespace()], set)
+	}
+	return bound, err
+}
+
+// decide returns the clusters of a placement, by name. Of more clusters than numberOfClusters, those that it had before come first.
+func decide(placement *unstructured.Unstructured, clusters managed, bound, before []string) []string {
 	var had, others []string
-	for i := range clusters {
-		cluster := &clusters[i]
-		_, found := slices.BinarySearch(before, cluster.GetName())
+	for _, cluster := range selected(placement, clusters) {
+		_, found := slices.BinarySearch(before, cluster.name)
 		switch {
-		case cluster.GetDeletionTimestamp() != nil, !selects(placement, cluster), !maySelect(placement, cluster, setBindings, found):
+		case placement.GetKind() == placementKind.Kind && !maySelect(placement, cluster, bound, found):
 		case found:
-			had = append(had, cluster.GetName())
+			had = append(had, cluster.name)
 		default:
-			others = append(others, cluster.GetName())
+			others = append(others, cluster.name)
 		}
 	}
-	decided := append(had, others...)
+	slices.Sort(had)
+	slices.Sort(others)
+	decided := slices.Compact(append(had, others...))
 	for _, field := range []string{"clusterReplicas", "numberOfClusters"} {
 		if number, set, _ := unstructured.NestedInt64(placement.Object, "spec", field); set {
 			decided = decided[:min(int(number), len(decided))]
@@ -66,36 +103,70 @@ func decide(placement *unstructured.Unstructured, clusters, setBindings []unstru
 	return decided
 }
 
-// selects reports whether a rule or placement selects a cluster. An empty one selects every cluster.
-func selects(placement, cluster *unstructured.Unstructured) bool {
-	named, _, _ := unstructured.NestedSlice(placement.Object, "spec", "clusters")
+// selected are the clusters that a rule or placement selects, possibly twice. An empty one selects every cluster, and a cluster need only match one predicate.
+func selected(placement *unstructured.Unstructured, clusters managed) []*managedCluster {
+	var found []*managedCluster
 	if placement.GetKind() == ruleKind.Kind {
-		return len(named) == 0 || slices.ContainsFunc(named, func(c any) bool { return c.(map[string]any)["name"] == cluster.GetName() })
+		listed, _, _ := unstructured.NestedSlice(placement.Object, "spec", "clusters")
+		if len(listed) == 0 {
+			return clusters.all
+		}
+		names := map[any]bool{}
+		for _, one := range listed {
+			names[one.(map[string]any)["name"]] = true
+		}
+		for _, cluster := range clusters.all {
+			if names[cluster.name] {
+				found = append(found, cluster)
+			}
+		}
+		return found
 	}
 	predicates, _, _ := unstructured.NestedSlice(placement.Object, "spec", "predicates")
-	return len(predicates) == 0 || slices.ContainsFunc(predicates, func(predicate any) bool { // a cluster need only match one
+	if len(predicates) == 0 {
+		return clusters.all
+	}
+	for _, predicate := range predicates {
+		matching := clusters.all
 		expressions, _, _ := unstructured.NestedSlice(predicate.(map[string]any), "requiredClusterSelector", "labelSelector", "matchExpressions")
-		return !slices.ContainsFunc(expressions, func(expression any) bool {
+		for i, expression := range expressions {
 			fields := expression.(map[string]any)
-			return !slices.Contains(fields["values"].([]any), any(cluster.GetLabels()[fields["key"].(string)]))
-		})
-	})
+			matching = matchingLabel(clusters, matching, i == 0, fields["key"].(string), fields["values"].([]any))
+		}
+		found = append(found, matching...)
+	}
+	return found
+}
+
+// matchingLabel are those of the clusters with one of the values of a label. all: they are all clusters.
+func matchingLabel(clusters managed, among []*managedCluster, all bool, key string, values []any) []*managedCluster {
+	var matching []*managedCluster
+	if all && key == "name" {
+		for _, value := range values {
+			matching = append(matching, clusters.named[value.(string)]...)
+		}
+		return matching
+	}
+	for _, cluster := range among {
+		if slices.Contains(values, any(cluster.labels[key])) {
+			matching = append(matching, cluster)
+		}
+	}
+	return matching
 }
 
 // maySelect reports whether a placement may select a cluster: its set must be bound to the namespace, and its taints be tolerated. A rule may select every
 // cluster. had: the placement has the cluster already.
-func maySelect(placement, cluster *unstructured.Unstructured, setBindings []unstructured.Unstructured, had bool) bool {
-	if placement.GetKind() == ruleKind.Kind {
-		return true
-	}
+func maySelect(placement *unstructured.Unstructured, cluster *managedCluster, bound []string, had bool) bool {
 	wanted, _, _ := unstructured.NestedStringSlice(placement.Object, "spec", "clusterSets")
-	bound := slices.ContainsFunc(setBindings, func(binding unstructured.Unstructured) bool {
-		set, _, _ := unstructured.NestedString(binding.Object, "spec", "clusterSet")
-		return binding.GetNamespace() == placement.GetNamespace() && (len(wanted) == 0 || slices.Contains(wanted, set)) &&
-			(set == "global" || set == cluster.GetLabels()["cluster.open-cluster-management.io/clusterset"])
+	isBound := slices.ContainsFunc(bound, func(set string) bool {
+		return (len(wanted) == 0 || slices.Contains(wanted, set)) && (set == "global" || set == cluster.labels["cluster.open-cluster-management.io/clusterset"])
 	})
+	if !isBound || len(cluster.taints) == 0 {
+		return isBound
+	}
 	tolerations, _, _ := unstructured.NestedSlice(placement.Object, "spec", "tolerations")
-	return bound && !slices.ContainsFunc(taintsOf(cluster), func(taint map[string]any) bool {
+	return !slices.ContainsFunc(cluster.taints, func(taint map[string]any) bool {
 		excludes := taint["effect"] == "NoSelect" || taint["effect"] == "NoSelectIfNew" && !had
 		return excludes && !slices.ContainsFunc(tolerations, func(toleration any) bool { return tolerates(toleration.(map[string]any), taint) })
 	})

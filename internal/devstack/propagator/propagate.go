@@ -97,7 +97,7 @@ func (p *Propagator) roots(ctx context.Context) (map[client.ObjectKey]*unstructu
 func (p *Propagator) list(ctx context.Context, kind schema.GroupVersionKind) ([]unstructured.Unstructured, error) {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
-	err := p.objects.List(ctx, list)
+	err := p.objects.List(ctx, list, client.UnsafeDisableDeepCopy) // nothing changes them: a hub has thousands
 	return list.Items, err
 }
 
@@ -111,19 +111,43 @@ func (p *Propagator) wanted(ctx context.Context, roots map[client.ObjectKey]*uns
 	if err != nil {
 		return nil, err
 	}
-	wanted := map[client.ObjectKey]replica{}
+	wanted, specs := map[client.ObjectKey]replica{}, map[client.ObjectKey]*policySpec{}
+	for key, root := range roots {
+		specs[key] = specOf(root)
+	}
 	for _, restricted := range []bool{false, true} {
 		for i := range bindings {
 			filter, _, _ := unstructured.NestedString(bindings[i].Object, "subFilter")
 			if (filter == "restricted") == restricted {
-				p.bind(ctx, wanted, &bindings[i], placed, roots, restricted)
+				p.bind(ctx, wanted, &bindings[i], placed, specs, restricted)
 			}
 		}
 	}
 	return wanted, nil
 }
 
-func (p *Propagator) bind(ctx context.Context, wanted map[client.ObjectKey]replica, binding *unstructured.Unstructured, placed map[string][]string, roots map[client.ObjectKey]*unstructured.Unstructured, restricted bool) {
+// policySpec is what a policy requires.
+type policySpec struct {
+	templates []any
+	content   string
+	// varies: it differs from cluster to cluster.
+	varies, enforces bool
+	needs            []dependency
+}
+
+// specOf reads a policy; nil: it takes no effect.
+func specOf(root *unstructured.Unstructured) *policySpec {
+	if disabled, _, _ := unstructured.NestedBool(root.Object, "spec", "disabled"); disabled || root.GetDeletionTimestamp() != nil {
+		return nil
+	}
+	templates, _, _ := unstructured.NestedSlice(root.Object, "spec", "policy-templates")
+	action, _, _ := unstructured.NestedString(root.Object, "spec", "remediationAction")
+	return &policySpec{
+		templates: templates, content: contentOf(templates), varies: hasHubTemplates(templates), enforces: strings.EqualFold(action, "enforce"), needs: dependenciesOf(root),
+	}
+}
+
+func (p *Propagator) bind(ctx context.Context, wanted map[client.ObjectKey]replica, binding *unstructured.Unstructured, placed map[string][]string, specs map[client.ObjectKey]*policySpec, restricted bool) {
 	override, _, _ := unstructured.NestedString(binding.Object, "bindingOverrides", "remediationAction")
 	subjects, _, _ := unstructured.NestedSlice(binding.Object, "subjects")
 	kind, _, _ := unstructured.NestedString(binding.Object, "placementRef", "kind")
@@ -131,16 +155,10 @@ func (p *Propagator) bind(ctx context.Context, wanted map[client.ObjectKey]repli
 	for _, subject := range subjects {
 		name, _ := subject.(map[string]any)["name"].(string)
 		key := client.ObjectKey{Namespace: binding.GetNamespace(), Name: name}
-		root := roots[key]
-		if root == nil || root.GetDeletionTimestamp() != nil {
+		spec := specs[key]
+		if spec == nil {
 			continue
 		}
-		if disabled, _, _ := unstructured.NestedBool(root.Object, "spec", "disabled"); disabled {
-			continue
-		}
-		templates, _, _ := unstructured.NestedSlice(root.Object, "spec", "policy-templates")
-		varies, content, needs := hasHubTemplates(templates), contentOf(templates), dependenciesOf(root)
-		action, _, _ := unstructured.NestedString(root.Object, "spec", "remediationAction")
 		for _, cluster := range placed[kind+"/"+binding.GetNamespace()+"/"+placement] {
 			at := client.ObjectKey{Namespace: cluster, Name: key.Namespace + "." + key.Name}
 			before, bound := wanted[at]
@@ -148,11 +166,11 @@ func (p *Propagator) bind(ctx context.Context, wanted map[client.ObjectKey]repli
 				continue
 			}
 			r := replica{
-				root: key, templates: templates, content: content, needs: needs,
-				enforces: before.enforces || strings.EqualFold(action, "enforce") || strings.EqualFold(override, "enforce"),
+				root: key, templates: spec.templates, content: spec.content, needs: spec.needs,
+				enforces: before.enforces || spec.enforces || strings.EqualFold(override, "enforce"),
 			}
-			if varies {
-				r.templates, r.failure = p.resolve(ctx, key.Namespace, cluster, templates)
+			if spec.varies {
+				r.templates, r.failure = p.resolve(ctx, key.Namespace, cluster, spec.templates)
 				r.content = contentOf(r.templates)
 			}
 			wanted[at] = r
