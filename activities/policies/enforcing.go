@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -33,6 +34,9 @@ type enforcing struct {
 func (e *enforcing) related() []client.Object {
 	var objects []client.Object
 	if e.byPlacements() {
+		sets := &unstructured.Unstructured{}
+		sets.SetGroupVersionKind(policies.ClusterSets)
+		objects = append(objects, kube.IfServed(sets))
 		for _, namespace := range e.namespaces() {
 			bindings := &unstructured.Unstructured{}
 			bindings.SetGroupVersionKind(policies.SetBindings)
@@ -116,7 +120,7 @@ type enforcementLook struct {
 
 // boundSets are the cluster sets that are bound to a namespace.
 type boundSets struct {
-	names []string
+	sets []policies.ClusterSet
 	// bound is when the last of the bindings was created.
 	bound time.Time
 	// certain: they were read from the API server.
@@ -196,7 +200,7 @@ func (l *enforcementLook) unbound(ctx context.Context, cluster string, ref polic
 	if err != nil {
 		return "", err
 	}
-	if set := policies.UnboundSet(labels, sets.names); set != "" {
+	if set := policies.UnboundSet(labels, sets.sets); set != "" {
 		return fmt.Sprintf("policy %s is not bound to it while no Placement in namespace %s can pick it: create the ManagedClusterSetBinding there for the set %s",
 			ref, ref.Namespace, set), nil
 	}
@@ -228,7 +232,7 @@ func (l *enforcementLook) unselectable(ctx context.Context, known *policies.Know
 	if err != nil {
 		return "", err
 	}
-	return policies.Unselectable(known.Cluster, labels, namespace, sets.names), nil
+	return policies.Unselectable(known.Cluster, labels, namespace, sets.sets), nil
 }
 
 // labels are those of the ManagedCluster of a cluster.
@@ -251,24 +255,36 @@ func (l *enforcementLook) boundSets(ctx context.Context, namespace string, certa
 	if read, found := l.sets[namespace]; found && (read.certain || !certain) {
 		return read, nil
 	}
-	list := &unstructured.UnstructuredList{}
-	list.SetGroupVersionKind(policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind + "List"))
-	read := boundSets{certain: certain}
-	switch err := l.reader(certain).List(ctx, list, client.InNamespace(namespace)); {
-	case meta.IsNoMatchError(err) || apierrors.IsForbidden(err):
-		read.names = []string{policies.GlobalSet}
-	case err != nil:
+	read := boundSets{certain: certain, sets: []policies.ClusterSet{{Name: policies.GlobalSet}}}
+	bindings, served, err := l.list(ctx, policies.SetBindings, namespace, certain)
+	if err != nil {
 		return boundSets{}, err
-	default:
-		read.names = policies.BoundSets(list.Items)
 	}
-	for i := range list.Items {
-		if created := list.Items[i].GetCreationTimestamp().Time; created.After(read.bound) {
+	if served {
+		sets, _, err := l.list(ctx, policies.ClusterSets, "", certain)
+		if err != nil {
+			return boundSets{}, err
+		}
+		read.sets = policies.BoundSets(bindings, sets)
+	}
+	for i := range bindings {
+		if created := bindings[i].GetCreationTimestamp().Time; created.After(read.bound) {
 			read.bound = created
 		}
 	}
 	l.sets[namespace] = read
 	return read, nil
+}
+
+// list reads the objects of a kind, if the hub serves them and permits that.
+func (l *enforcementLook) list(ctx context.Context, kind schema.GroupVersionKind, namespace string, certain bool) (items []unstructured.Unstructured, served bool, err error) {
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	err = l.reader(certain).List(ctx, list, client.InNamespace(namespace))
+	if meta.IsNoMatchError(err) || apierrors.IsForbidden(err) {
+		return nil, false, nil
+	}
+	return list.Items, err == nil, err
 }
 
 // displaced reports whether an object that enforces the current policy of a cluster was deleted, or changed by another user, since it was enforced there.

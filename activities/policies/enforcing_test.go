@@ -53,6 +53,15 @@ func (s *policyScene) setBinding() *unstructured.Unstructured {
 	return binding
 }
 
+// deleteSet deletes a ManagedClusterSet.
+func (s *policyScene) deleteSet(name string) {
+	s.t.Helper()
+	set := &unstructured.Unstructured{}
+	set.SetGroupVersionKind(policies.ClusterSets)
+	set.SetName(name)
+	require.NoError(s.t, s.hub.Client.Delete(s.t.Context(), set))
+}
+
 // relabel changes labels of a ManagedCluster. A nil value removes one.
 func (s *policyScene) relabel(cluster string, labels string) {
 	s.t.Helper()
@@ -78,6 +87,12 @@ func TestAClusterThatPlacementsCannotSelectIsReportedUntilTheyCan(t *testing.T) 
 	require.NoError(t, s.hub.Client.Delete(t.Context(), s.setBinding()))
 	requireReported("Placements in namespace " + namespace + " cannot pick it: create the ManagedClusterSetBinding there for the set global")
 	s.relabel(cluster, `{"cluster.open-cluster-management.io/clusterset":"factory"}`)
+	requireReported("Placements in namespace " + namespace + " cannot pick it: create the ManagedClusterSetBinding there for the set factory")
+	s.create("{apiVersion: cluster.open-cluster-management.io/v1beta2, kind: ManagedClusterSet, metadata: {name: " + namespace + "}, " +
+		"spec: {clusterSelector: {selectorType: LabelSelector, labelSelector: {matchLabels: {name: " + cluster + "}}}}}")
+	s.create("{apiVersion: cluster.open-cluster-management.io/v1beta2, kind: ManagedClusterSetBinding, metadata: {namespace: " + namespace + ", name: " + namespace + "}, spec: {clusterSet: " + namespace + "}}")
+	requireReported("")
+	s.deleteSet(namespace)
 	requireReported("Placements in namespace " + namespace + " cannot pick it: create the ManagedClusterSetBinding there for the set factory")
 	require.NoError(t, s.hub.Client.Create(t.Context(), s.setBinding()))
 	requireReported("")

@@ -98,7 +98,7 @@ func (r planReader) Get(ctx context.Context, key client.ObjectKey, object client
 // List implements client.Reader.
 func (r planReader) List(ctx context.Context, list client.ObjectList, options ...client.ListOption) error {
 	kind := list.GetObjectKind().GroupVersionKind()
-	if kind.Group == policies.Policies.Group || kind == policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind+"List") {
+	if kind.Group == policies.Policies.Group || kind.GroupVersion() == policies.SetBindings.GroupVersion() {
 		return r.api.List(ctx, list, options...)
 	}
 	return r.Reader.List(ctx, list, options...)
@@ -152,7 +152,7 @@ func (r *Activities) AwaitOtherPlan(ctx context.Context, in AwaitOtherPlanInput)
 	roots := &metav1.PartialObjectMetadata{}
 	roots.SetGroupVersionKind(policies.Policies)
 	kinds := []client.Object{kube.IfServed(&ranv1.PreCachingConfig{}), kube.IfServed(roots)}
-	for _, kind := range []schema.GroupVersionKind{policies.ManagedClusters, policies.Policies, policies.SetBindings, manifestworks.Templates} {
+	for _, kind := range []schema.GroupVersionKind{policies.ManagedClusters, policies.Policies, policies.ClusterSets, policies.SetBindings, manifestworks.Templates} {
 		object := &unstructured.Unstructured{}
 		object.SetGroupVersionKind(kind)
 		kinds = append(kinds, kube.IfServed(object))

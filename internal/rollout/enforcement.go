@@ -80,7 +80,7 @@ func withoutName(clusters []string, labels map[string]map[string]string) []strin
 }
 
 // unboundSets names the clusters whose set is not bound to a namespace, and the bindings to create.
-func unboundSets(namespace string, clusters []string, labels map[string]map[string]string, sets []string) []string {
+func unboundSets(namespace string, clusters []string, labels map[string]map[string]string, sets []policies.ClusterSet) []string {
 	var missing, unseen []string
 	for _, cluster := range clusters {
 		if set := policies.UnboundSet(labels[cluster], sets); set != "" {

@@ -25,7 +25,7 @@ type Inventory struct {
 	// Hub is what the hub can do; nil: not needed, or not known, as in a file without the CRD of PlacementBindings.
 	Hub *HubAPIs
 	// BoundSets are the sets of clusters that Placements may select from, by the namespaces of the Placements; nil: not needed, or unknown.
-	BoundSets map[string][]string
+	BoundSets map[string][]policies.ClusterSet
 	// Settles is when the compliance of a cluster may begin to count without a change on the hub; zero: it does not.
 	Settles time.Time
 	// PreCachingConfig that the rollout refers to; nil if it does not exist. PreCachingOverrides is the ConfigMap of that name in its namespace.

@@ -9,10 +9,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"
 )
 
@@ -427,14 +429,18 @@ func TestARolloutWaitsForClusterSetBindings(t *testing.T) {
 	in := func(set string) map[string]string {
 		return map[string]string{"cluster.open-cluster-management.io/clusterset": set}
 	}
+	bound := func(sets ...policies.ClusterSet) map[string][]policies.ClusterSet {
+		return map[string][]policies.ClusterSet{"default": sets}
+	}
 	for _, tt := range []struct {
 		name  string
-		bound map[string][]string
+		bound map[string][]policies.ClusterSet
 		want  string
 	}{
-		{"no set is bound", map[string][]string{"default": {}}, "Placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets factory, global (for: c1, c2, c3)"},
-		{"some sets are bound", map[string][]string{"default": {"global-not", "factory"}}, "Placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets global (for: c2)"},
-		{"the global set is bound", map[string][]string{"default": {"global"}}, ""},
+		{"no set is bound", bound(), "Placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets factory, global (for: c1, c2, c3)"},
+		{"some sets are bound", bound(policies.ClusterSet{Name: "global-not"}, policies.ClusterSet{Name: "factory"}), "Placements in namespace default cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets global (for: c2)"},
+		{"the global set is bound", bound(policies.ClusterSet{Name: "global"}), ""},
+		{"a set that selects clusters by other labels is bound", bound(policies.ClusterSet{Name: "factory"}, policies.ClusterSet{Name: "some", Selector: labels.SelectorFromSet(labels.Set{"name": "c2"})}), ""},
 		{"the hub does not have such bindings", nil, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {

@@ -105,8 +105,13 @@ func overrides(crd *unstructured.Unstructured) bool {
 }
 
 // boundSets reads which sets of clusters are bound to namespaces; nil where the hub does not serve the kind.
-func boundSets(ctx context.Context, reader client.Reader, namespaces []string) (map[string][]string, error) {
-	bound := map[string][]string{}
+func boundSets(ctx context.Context, reader client.Reader, namespaces []string) (map[string][]policies.ClusterSet, error) {
+	var sets unstructured.UnstructuredList
+	sets.SetGroupVersionKind(policies.ClusterSets.GroupVersion().WithKind(policies.ClusterSets.Kind + "List"))
+	if err := listIfServed(ctx, reader, &sets); err != nil {
+		return nil, err
+	}
+	bound := map[string][]policies.ClusterSet{}
 	for _, namespace := range namespaces {
 		var bindings unstructured.UnstructuredList
 		bindings.SetGroupVersionKind(policies.SetBindings.GroupVersion().WithKind(policies.SetBindings.Kind + "List"))
@@ -117,7 +122,7 @@ func boundSets(ctx context.Context, reader client.Reader, namespaces []string) (
 		if err != nil {
 			return nil, fmt.Errorf("list ManagedClusterSetBindings of namespace %s: %w", namespace, err)
 		}
-		bound[namespace] = policies.BoundSets(bindings.Items)
+		bound[namespace] = policies.BoundSets(bindings.Items, sets.Items)
 	}
 	return bound, nil
 }

@@ -108,7 +108,7 @@ func newScheme() (*runtime.Scheme, error) {
 
 // untypedKinds are the kinds that decisions read without a Go type, with the only version that they read.
 var untypedKinds = []schema.GroupVersionKind{
-	policies.ManagedClusters, manifestworks.Templates, policies.Policies, policies.SetBindings,
+	policies.ManagedClusters, manifestworks.Templates, policies.Policies, policies.ClusterSets, policies.SetBindings,
 	harbor.Postgresql, harbor.RedisFailover, harbor.Tenant, harbor.Harbor,
 }
 

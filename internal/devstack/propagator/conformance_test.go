@@ -101,6 +101,16 @@ var rules = []struct {
 		s.bindSets("global")
 		s.await("a", "kernel", "NonCompliant")
 	}},
+	{"a set has the clusters with its name in a label, or those that its selector selects", placement, func(s *scene) {
+		s.policy("kernel", "")
+		s.place("all", "")
+		s.bindTo("kernel", "Placement", "all")
+		s.create("{apiVersion: cluster.open-cluster-management.io/v1beta2, kind: ManagedClusterSet, metadata: {name: NAMESPACE-some}, " +
+			"spec: {clusterSelector: {selectorType: LabelSelector, labelSelector: {matchLabels: {name: " + s.cluster("b") + "}}}}}")
+		s.bindSets(s.namespace + "-some")
+		s.await("b", "kernel", "NonCompliant")
+		s.never("a", "kernel")
+	}},
 	{"replicas go with the binding of the set of their cluster, and come back with it", placement, func(s *scene) {
 		s.policy("kernel", "")
 		s.bindSets("global")

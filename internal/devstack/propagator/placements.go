@@ -67,19 +67,49 @@ func (p *Propagator) managed(ctx context.Context) (managed, error) {
 	return found, err
 }
 
+// clusterSet is a set of clusters. Those with a selector have the clusters with these labels, and others those with their name in a label.
+type clusterSet struct {
+	name     string
+	selects  bool
+	selector map[string]string
+}
+
+func (s clusterSet) has(cluster *managedCluster) bool {
+	if !s.selects {
+		return s.name == "global" || s.name == cluster.labels["cluster.open-cluster-management.io/clusterset"]
+	}
+	for key, value := range s.selector {
+		if cluster.labels[key] != value {
+			return false
+		}
+	}
+	return true
+}
+
 // boundSets are the cluster sets that are bound to each namespace.
-func (p *Propagator) boundSets(ctx context.Context) (map[string][]string, error) {
+func (p *Propagator) boundSets(ctx context.Context) (map[string][]clusterSet, error) {
 	bindings, err := p.list(ctx, setBindingKind)
-	bound := map[string][]string{}
+	if err != nil {
+		return nil, err
+	}
+	sets, err := p.list(ctx, setKind)
+	bound := map[string][]clusterSet{}
 	for i := range bindings {
-		set, _, _ := unstructured.NestedString(bindings[i].Object, "spec", "clusterSet")
+		name, _, _ := unstructured.NestedString(bindings[i].Object, "spec", "clusterSet")
+		set := clusterSet{name: name}
+		for j := range sets {
+			if kind, _, _ := unstructured.NestedString(sets[j].Object, "spec", "clusterSelector", "selectorType"); sets[j].GetName() == name && kind == "LabelSelector" {
+				set.selects = true
+				set.selector, _, _ = unstructured.NestedStringMap(sets[j].Object, "spec", "clusterSelector", "labelSelector", "matchLabels")
+			}
+		}
 		bound[bindings[i].GetNamespace()] = append(bound[bindings[i].GetNamespace()], set)
 	}
 	return bound, err
 }
 
 // decide returns the clusters of a placement, by name. Of more clusters than numberOfClusters, those that it had before come first.
-func decide(placement *unstructured.Unstructured, clusters managed, bound, before []string) []string {
+func decide(placement *unstructured.Unstructured, clusters managed, bound []clusterSet, before []string) []string {
 	var had, others []string
 	for _, cluster := range selected(placement, clusters) {
 		_, found := slices.BinarySearch(before, cluster.name)
@@ -157,10 +187,10 @@ func matchingLabel(clusters managed, among []*managedCluster, all bool, key stri
 
 // maySelect reports whether a placement may select a cluster: its set must be bound to the namespace, and its taints be tolerated. A rule may select every
 // cluster. had: the placement has the cluster already.
-func maySelect(placement *unstructured.Unstructured, cluster *managedCluster, bound []string, had bool) bool {
+func maySelect(placement *unstructured.Unstructured, cluster *managedCluster, bound []clusterSet, had bool) bool {
 	wanted, _, _ := unstructured.NestedStringSlice(placement.Object, "spec", "clusterSets")
-	isBound := slices.ContainsFunc(bound, func(set string) bool {
-		return (len(wanted) == 0 || slices.Contains(wanted, set)) && (set == "global" || set == cluster.labels["cluster.open-cluster-management.io/clusterset"])
+	isBound := slices.ContainsFunc(bound, func(set clusterSet) bool {
+		return (len(wanted) == 0 || slices.Contains(wanted, set.name)) && set.has(cluster)
 	})
 	if !isBound || len(cluster.taints) == 0 {
 		return isBound

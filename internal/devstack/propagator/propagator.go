@@ -24,6 +24,7 @@ var (
 	policyKind     = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "Policy"}
 	bindingKind    = schema.GroupVersionKind{Group: "policy.open-cluster-management.io", Version: "v1", Kind: "PlacementBinding"}
 	ruleKind       = schema.GroupVersionKind{Group: "apps.open-cluster-management.io", Version: "v1", Kind: "PlacementRule"}
+	setKind        = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta2", Kind: "ManagedClusterSet"}
 	setBindingKind = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta2", Kind: "ManagedClusterSetBinding"}
 	placementKind  = schema.GroupVersionKind{Group: "cluster.open-cluster-management.io", Version: "v1beta1", Kind: "Placement"}
 	configMapKind  = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}
@@ -104,7 +105,7 @@ func Start(ctx context.Context, config *rest.Config, options Options) (*Propagat
 		statuses: map[client.ObjectKey]string{}, namespaces: map[string]bool{},
 	}
 	p.running.Go(func() { _ = objects.Start(running) })
-	for _, kind := range []schema.GroupVersionKind{policyKind, bindingKind, ruleKind, placementKind, setBindingKind, clusterKind, configMapKind} {
+	for _, kind := range []schema.GroupVersionKind{policyKind, bindingKind, ruleKind, placementKind, setKind, setBindingKind, clusterKind, configMapKind} {
 		if err := p.watch(ctx, kind); err != nil {
 			p.Stop()
 			return nil, err
