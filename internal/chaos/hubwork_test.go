@@ -19,6 +19,7 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/propagator"
+	"drydock.dev/drydock/internal/policies"
 )
 
 // enforcing: a policy is enforced on a cluster that does not comply yet.
@@ -77,6 +78,38 @@ func lookingUp() state {
 		s.awaitScheduled(t, w.workflow, "LookUpRelease")
 		return reached{workflow: w.workflow, unblock: answer}
 	})
+}
+
+// unselectable: a policy is enforced on a cluster whose set is no longer bound to the namespace of the policy.
+func unselectable() state {
+	return groupState("InProgress, WaitingForPlacement", "AwaitCompliance", func(t *testing.T, s *scenarioRun, at target) reached {
+		arrived := enforcing().reach(t, s, at)
+		bind := s.unbindSets(t)
+		awaitStatus(t, s, arrived.workflow, "waits for placement", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+			return len(status.Clusters) > 0 && status.Clusters[0].Reason == ranv1.ReasonWaitingForPlacement
+		})
+		comply := arrived.unblock
+		arrived.unblock = func() {
+			bind()
+			comply()
+		}
+		return arrived
+	})
+}
+
+// unbindSets deletes the binding that lets Placements of the namespace of scenarios select clusters. The returned function creates it again.
+func (s *scenarioRun) unbindSets(t *testing.T) (bind func()) {
+	t.Helper()
+	hub := objectClient(t, s.Hub)
+	binding := &unstructured.Unstructured{}
+	binding.SetGroupVersionKind(policies.SetBindings)
+	require.NoError(t, hub.Get(t.Context(), client.ObjectKey{Namespace: namespace, Name: policies.GlobalSet}, binding))
+	require.NoError(t, hub.Delete(t.Context(), binding))
+	binding.SetResourceVersion("")
+	binding.SetUID("")
+	bind = sync.OnceFunc(func() { require.NoError(t, hub.Create(context.Background(), binding)) })
+	t.Cleanup(bind)
+	return bind
 }
 
 // awaitComplianceStatus waits until a policy has the compliance status of its cluster.

@@ -92,6 +92,31 @@ func offline() state {
 	})
 }
 
+// catchingUp: a cluster that was offline when its batch came is running, after the others.
+func catchingUp() state {
+	return groupState("InProgress, the catch-up batch", "ClusterUpgrade: NodeMaintenance: Drain", func(t *testing.T, s *scenarioRun, at target) reached {
+		late, other := target{s.Spokes[1], at.node}, s.Spokes[2]
+		s.setAvailability(t, late.spoke, `[{"type":"ManagedClusterConditionAvailable","status":"Unknown","reason":"Test","message":"","lastTransitionTime":"2026-01-10T12:00:00Z"}]`)
+		back := func() { s.setAvailability(t, late.spoke, "null") }
+		t.Cleanup(back)
+		pod := s.barePod(t, late, map[string]string{devstack.AnnotationLeaveAfter: forever})
+		w := s.rollOut(t, shape{clusters: []*devstack.Cluster{late.spoke, other}, nodes: []string{at.node}, maxConcurrency: 1}, func(spec *ranv1.ClusterGroupUpgradeSpec) {
+			spec.Enable = new(false)
+		})
+		w.plan = [][]string{{other.Name}, {late.spoke.Name}}
+		awaitStatus(t, s, w.workflow, "shows that a cluster is offline", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+			return len(status.Clusters) > 0 && status.Clusters[0].Reason == ranv1.ReasonClusterOffline
+		})
+		s.signal(t, w.workflow, temporal.SignalEnable)
+		awaitStatus(t, s, w.workflow, "waits for the offline cluster", func(status ranv1.ClusterGroupUpgradeStatus) bool {
+			return status.Wait != nil && status.Wait.Reason == ranv1.ReasonClustersOffline
+		})
+		back()
+		s.awaitWaiting(t, s.awaitMaintenance(t, w, late), "Drain")
+		return reached{workflow: w.workflow, unblock: func() { endTermination(t, late, pod) }}
+	})
+}
+
 // setAvailability sets the conditions of a ManagedCluster, as JSON.
 func (s *scenarioRun) setAvailability(t *testing.T, spoke *devstack.Cluster, conditions string) {
 	t.Helper()

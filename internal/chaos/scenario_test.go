@@ -45,7 +45,7 @@ type crashPoint struct {
 
 // scenarios are all scenarios.
 func scenarios() []scenario {
-	return slices.Concat(workerCrashes(), slots(), twoWorkers(), apiServers(), outages(), objects(), deletedClusters(), signals(), terminations(), emergencyStops(), harborCrashes())
+	return slices.Concat(workerCrashes(), slots(), twoWorkers(), apiServers(), outages(), objects(), deletedClusters(), signals(), terminations(), emergencyStops(), harborCrashes(), onboardings())
 }
 
 // scenarioRun is a running scenario.

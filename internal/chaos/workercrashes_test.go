@@ -71,11 +71,13 @@ func rolloutMoments() []moment {
 		{"clusters are prepared", []state{precaching(), backingUp()}},
 		{"a cluster soaks", []state{soaking()}},
 		{"a cluster is offline", []state{offline()}},
+		{"the catch-up batch is running", []state{catchingUp()}},
 		{"the canary is running", []state{inBatch(true)}},
 		{"a later batch is running", []state{inBatch(false)}},
 		{"a timed-out batch cleans up", []state{timedOut()}},
 		{"clusters are labelled", []state{changing(true), changing(false)}},
 		{"policies are enforced and manifest works created", []state{enforcing(), creatingWorks()}},
+		{"the set of a cluster is not bound", []state{unselectable()}},
 	}
 }
 
@@ -102,7 +104,7 @@ func crashScenario(name string, how end, targets func(*scenarioRun, *testing.T) 
 func rolloutStates() []string {
 	return []string{
 		"planning", "planning, its release looked up", "NotEnabled", "WaitingForApproval", "precaching", "blocked", "backup", beforeEnable, "InProgress, the canary's batch", "InProgress, a later batch",
-		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works created", "soaking", "ClustersOffline", "Paused", "cancelling", "cleaning up after a timeout",
+		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works created", "InProgress, WaitingForPlacement", "InProgress, the catch-up batch", "soaking", "ClustersOffline", "Paused", "cancelling", "cleaning up after a timeout",
 		afterCompletion,
 	}
 }
