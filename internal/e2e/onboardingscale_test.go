@@ -22,7 +22,7 @@ import (
 // All clusters become Available in one go, each with two policies of different waves.
 func TestManyNewClustersGetTheirPoliciesAtOnce(t *testing.T) {
 	alone(t)
-	many := size(1000, 20)
+	many := size(200, 20)
 	simulated, err := propagator.Start(t.Context(), theFleet.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return time.Second }})
 	require.NoError(t, err)
 	t.Cleanup(simulated.Stop)
