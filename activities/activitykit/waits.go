@@ -58,6 +58,15 @@ func (w Waits) UnlessHeld(ctx context.Context, clusters ...string) error {
 	case asksWorkflow: // its next attempt is a first one
 		return temporal.Error(emergency.ReasonUnknown, "the attempt before did not end, or no worker was free for it in time: the workflow decides about the next one", nil)
 	}
+	return w.UnlessHeldNow(ctx, clusters...)
+}
+
+// UnlessHeldNow is UnlessHeld for an effect that comes after a wait: it always queries the workflow.
+func (w Waits) UnlessHeldNow(ctx context.Context, clusters ...string) error {
+	if w.Workflows == nil || !activity.IsActivity(ctx) {
+		return nil
+	}
+	info := activity.GetInfo(ctx)
 	ctx, cancel := context.WithTimeout(ctx, ReportTimeout)
 	defer cancel()
 	query, args := temporal.QueryStatus, []any(nil)

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/runtime/schema"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -29,7 +29,7 @@ type hubWatch struct {
 // watchHub watches clusters through their agents until it fails.
 func (w *watch) watchHub(ctx context.Context, hub *kube.Cluster, clusters []KnownCluster) error {
 	h := &hubWatch{watch: w, hub: hub, owner: w.in.Rollout.owner()}
-	err := hub.Await(ctx, viewsapi.Kinds(), func(ctx context.Context) (bool, error) {
+	err := hub.Await(ctx, viewsapi.Kinds(metav1.NamespaceAll), func(ctx context.Context) (bool, error) {
 		missing, err := h.missing(ctx)
 		if err != nil {
 			return false, err
@@ -55,16 +55,11 @@ func (w *watch) watchHub(ctx context.Context, hub *kube.Cluster, clusters []Know
 
 // missing is what the hub lacks to read clusters through their agents; empty: nothing.
 func (h *hubWatch) missing(ctx context.Context) (string, error) {
-	for _, kind := range []schema.GroupVersionKind{views.Views, views.Actions} {
-		served, err := h.hub.Serves(ctx, kind)
-		if err != nil {
-			return "", err
-		}
-		if !served {
-			return fmt.Sprintf("InstallPlans cannot be approved: this worker has no credentials for the cluster, and the hub serves no %ss", kind.Kind), nil
-		}
+	kind, err := viewsapi.Missing(ctx, h.hub)
+	if err != nil || kind == "" {
+		return "", err
 	}
-	return "", nil
+	return fmt.Sprintf("InstallPlans cannot be approved: this worker has no credentials for the cluster, and the hub serves no %ss", kind), nil
 }
 
 // readCluster decides about a cluster. If the hub refuses a view or an action, only its cluster waits.

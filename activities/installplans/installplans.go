@@ -84,19 +84,3 @@ func (a *Activities) AwaitInstallPlans(ctx context.Context, in AwaitInstallPlans
 	}
 	return w.await(ctx)
 }
-
-// RemoveViewsInput names the clusters whose views and actions are removed.
-type RemoveViewsInput struct {
-	Rollout Rollout `json:"rollout"`
-	// Clusters; none: all.
-	Clusters []string `json:"clusters,omitempty"`
-}
-
-// RemoveViews deletes the ManagedClusterViews and ManagedClusterActions of a rollout.
-func (a *Activities) RemoveViews(ctx context.Context, in RemoveViewsInput) error {
-	hub, err := a.Clusters.Hub(ctx)
-	if err != nil {
-		return err
-	}
-	return viewsapi.RemoveAll(ctx, hub, in.Rollout.owner(), in.Clusters)
-}

@@ -13,6 +13,7 @@ import (
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
+	viewsapi "drydock.dev/drydock/activities/views"
 	"drydock.dev/drydock/internal/devstack/agent"
 	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/kube"
@@ -122,7 +123,7 @@ func TestAnActionThatWaitsForItsAgentIsRemoved(t *testing.T) {
 	require.Len(t, s.created(), 3)
 	next := s.rollout
 	next.Owner = "cgu/" + s.namespace + "/june/another-run"
-	require.NoError(t, s.activities.RemoveViews(t.Context(), RemoveViewsInput{Rollout: next}), "a run that starts again removes those of the run before")
+	require.NoError(t, removeViews(t, next.Owner), "a run that starts again removes those of the run before")
 	require.Empty(t, s.created())
 	s.requireNotApproved()
 }
@@ -132,7 +133,7 @@ func TestViewsOfOthersStay(t *testing.T) {
 	s.await(s.approving())
 	theirs := s.rollout
 	theirs.Owner = "cgu/" + s.namespace + "/july/first-run"
-	require.NoError(t, s.activities.RemoveViews(t.Context(), RemoveViewsInput{Rollout: theirs}))
+	require.NoError(t, removeViews(t, theirs.Owner))
 	require.Len(t, s.created(), 2)
 	s.removeViews()
 	require.Empty(t, s.created())
@@ -155,7 +156,7 @@ func TestAClusterWaitsForAWayToItsInstallPlans(t *testing.T) {
 		"the cluster does not serve Subscriptions: Operator Lifecycle Manager is not installed",
 		"InstallPlans cannot be approved: this worker has no credentials for the cluster, and the hub serves no ManagedClusterViews",
 	}, []string{seen[0].Message, seen[1].Message})
-	require.NoError(t, a.RemoveViews(t.Context(), RemoveViewsInput{Rollout: in.Rollout}))
+	require.NoError(t, (&viewsapi.Activities{Clusters: clusters}).RemoveViews(t.Context(), viewsapi.RemoveViewsInput{Owner: in.Rollout.Owner}))
 }
 
 // A cluster that cannot be reached does not stop the others.

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/activities/activitytest"
+	viewsapi "drydock.dev/drydock/activities/views"
 	"drydock.dev/drydock/internal/devstack/agent"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/installplans"
@@ -168,7 +169,12 @@ func (s *scene) approveAll(approvals ...installplans.Approval) {
 
 func (s *scene) removeViews(clusters ...string) {
 	s.t.Helper()
-	require.NoError(s.t, s.activities.RemoveViews(s.t.Context(), RemoveViewsInput{Rollout: s.rollout, Clusters: clusters}))
+	require.NoError(s.t, removeViews(s.t, s.rollout.Owner, clusters...))
+}
+
+func removeViews(t *testing.T, owner string, clusters ...string) error {
+	t.Helper()
+	return (&viewsapi.Activities{Clusters: activitytest.Clusters}).RemoveViews(t.Context(), viewsapi.RemoveViewsInput{Owner: owner, Clusters: clusters})
 }
 
 // created returns the names of the views and actions of the rollout.

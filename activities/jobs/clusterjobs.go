@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
+	viewsapi "drydock.dev/drydock/activities/views"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/safename"
@@ -31,8 +32,10 @@ type ClusterJob struct {
 	// Owner is the ownership mark of the rollout's workflow.
 	Owner string        `json:"owner"`
 	Work  precache.Work `json:"work"`
-	// Deadline is the time at which the Job is stopped.
+	// Deadline is the time at which the Job is stopped, or at which its removal is given up.
 	Deadline time.Time `json:"deadline"`
+	// Interval is how often the agent of the cluster reads the Job again, if the worker has no credentials for the cluster.
+	Interval time.Duration `json:"interval,omitempty"`
 	// Held is why no Job may be created; only a Job of an earlier attempt is watched. Empty: one may be created.
 	Held string `json:"held,omitempty"`
 }
@@ -53,15 +56,21 @@ func (in ClusterJob) run() jobRun {
 	}
 }
 
-// RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Errors: Held, JobFailed, JobTimedOut, InvalidSpec (its
-// image is not allowed, its namespace is missing, the API server refuses it, or a right is missing).
+// job returns the Job with its mark.
+func (in ClusterJob) job() *batchv1.Job {
+	job := in.Work.Job(in.Name())
+	metav1.SetMetaDataAnnotation(&job.ObjectMeta, kube.AnnotationOwner, in.Owner)
+	return job
+}
+
+// RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Without credentials for the cluster, the agent of the cluster runs it.
+// Errors: Held, JobFailed, JobTimedOut, InvalidSpec (its image is not allowed, its namespace is missing, the API server refuses it, or a right is missing), NotFound (the
+// ManagedCluster of an agent).
 func (j *Activities) RunClusterJob(ctx context.Context, in ClusterJob) error {
-	cluster, err := j.Clusters.Cluster(ctx, in.Cluster)
+	cluster, hub, err := j.wayTo(ctx, in.Cluster)
 	if err != nil {
 		return err
 	}
-	job := in.Work.Job(in.Name())
-	metav1.SetMetaDataAnnotation(&job.ObjectMeta, kube.AnnotationOwner, in.Owner)
 	run := in.run()
 	run.allowed = func(ctx context.Context) error {
 		if err := j.Clusters.Allowed().CheckPreparationImage(field.NewPath("work", "image"), in.Work.Image); err != nil {
@@ -72,6 +81,10 @@ func (j *Activities) RunClusterJob(ctx context.Context, in ClusterJob) error {
 		}
 		return j.Waits.UnlessHeld(ctx, in.Cluster)
 	}
+	if hub != nil {
+		return j.runThroughAgent(ctx, hub, in, run)
+	}
+	job := in.job()
 	if err := startJob(ctx, cluster, job, run); err != nil {
 		return in.forbidden(cluster, err)
 	}
@@ -79,6 +92,24 @@ func (j *Activities) RunClusterJob(ctx context.Context, in ClusterJob) error {
 		return in.forbidden(cluster, err)
 	}
 	return j.awaitJob(ctx, cluster, job, run)
+}
+
+// wayTo returns the cluster or, if this worker has no credentials for it, the hub, if its agents can be used. Errors: ClusterUnknown if there is no way.
+func (j *Activities) wayTo(ctx context.Context, name string) (cluster, hub *kube.Cluster, err error) {
+	if !j.Clusters.Reaches(name) {
+		hub, err = j.Clusters.Hub(ctx)
+		if err == nil {
+			var missing string
+			if missing, err = viewsapi.Missing(ctx, hub); err == nil && missing == "" {
+				return nil, hub, nil
+			}
+		}
+		if err != nil && temporal.ErrorType(err) != temporal.ErrNoHub {
+			return nil, nil, err
+		}
+	}
+	cluster, err = j.Clusters.Cluster(ctx, name)
+	return cluster, nil, err
 }
 
 // forbidden turns a missing permission into an error with advice. Retrying would not help.
@@ -89,12 +120,22 @@ func (in ClusterJob) forbidden(cluster *kube.Cluster, err error) error {
 	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %v: apply deploy/rbac/preparation.yaml on it", cluster.Name, err), err)
 }
 
-// writeConfig creates the ConfigMap that the pod of the Job mounts. It is deleted with the Job.
+// writeConfig creates the ConfigMap that the pod of the Job mounts.
 func writeConfig(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, data map[string]string) error {
 	if data == nil {
 		return nil
 	}
-	config := &corev1.ConfigMap{
+	config := configOf(job, data)
+	err := cluster.Client.Create(ctx, config)
+	if apierrors.IsAlreadyExists(err) {
+		return nil // an earlier attempt created it: the name is that of the preparation
+	}
+	return activitykit.Explain(cluster, "create configmap "+client.ObjectKeyFromObject(config).String(), err)
+}
+
+// configOf is the ConfigMap of a Job. It is deleted with the Job.
+func configOf(job *batchv1.Job, data map[string]string) *corev1.ConfigMap {
+	return &corev1.ConfigMap{
 		ObjectMeta: metav1.ObjectMeta{
 			Namespace: job.Namespace, Name: job.Name,
 			Annotations: map[string]string{kube.AnnotationOwner: kube.Owner(job)},
@@ -103,14 +144,16 @@ func writeConfig(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, d
 		},
 		Data: data,
 	}
-	err := cluster.Client.Create(ctx, config)
-	if apierrors.IsAlreadyExists(err) {
-		return nil // an earlier attempt created it: the name is that of the preparation
-	}
-	return activitykit.Explain(cluster, "create configmap "+client.ObjectKeyFromObject(config).String(), err)
 }
 
 // RemoveClusterJob removes the Job as RemoveJob does: a failed Job stays for a day, a running one is stopped.
 func (j *Activities) RemoveClusterJob(ctx context.Context, in ClusterJob) error {
+	_, hub, err := j.wayTo(ctx, in.Cluster)
+	if err != nil {
+		return err
+	}
+	if hub != nil {
+		return j.removeThroughAgent(ctx, hub, in)
+	}
 	return j.remove(ctx, in.Cluster, client.ObjectKey{Namespace: in.Work.Kind.Namespace(), Name: in.Name()}, in.Owner)
 }

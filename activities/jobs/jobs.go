@@ -87,7 +87,7 @@ func (j *Activities) RunJob(ctx context.Context, in RunJobInput) error {
 // jobRun has the owner, the node and the deadline of a Job.
 type jobRun struct {
 	owner string
-	// node it must run on; empty: any node of the cluster, and the node is reported as an observation.
+	// node it must run on; empty: any node of cluster, which is reported in observations.
 	node, cluster string
 	// nodeUID distinguishes the node from a later one of the same name; empty: not known.
 	nodeUID types.UID
@@ -114,9 +114,9 @@ func (in RunJobInput) run() jobRun {
 }
 
 // where returns where the Job runs, for messages.
-func (r jobRun) where(cluster *kube.Cluster) string {
+func (r jobRun) where() string {
 	if r.node == "" {
-		return "cluster " + cluster.Name
+		return "cluster " + r.cluster
 	}
 	return "node " + r.node
 }
@@ -176,10 +176,14 @@ func startJob(ctx context.Context, cluster *kube.Cluster, job *batchv1.Job, run 
 	case err != nil:
 		return activitykit.Explain(cluster, "read "+jobPath(job), err)
 	case !kube.OwnedBy(job, run.owner):
-		message := fmt.Sprintf("cluster %s: %s exists and is not ours: delete it, or %s", cluster.Name, jobPath(job), run.another)
-		return temporal.Error(temporal.ErrInvalidSpec, message, nil)
+		return run.foreign(cluster.Name, job)
 	}
 	return nil
+}
+
+// foreign is the error for a Job of that name which has another owner.
+func (r jobRun) foreign(cluster string, job *batchv1.Job) error {
+	return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("cluster %s: %s exists and is not ours: delete it, or %s", cluster, jobPath(job), r.another), nil)
 }
 
 // labelNode sets the label that the pod of the Job requires on a node that is ours, if another writer removed it.

@@ -38,6 +38,8 @@ type jobSeen struct {
 	created, found *batchv1.Job
 	pods           []corev1.Pod
 	nodeGone       bool
+	// byAgent: an agent has read the Job. There is no cluster, and the pods are not known.
+	byAgent bool
 }
 
 // lookAtJob reads a Job, its pods and its node. The reader may be a cache that does not have the newest Job yet.
@@ -118,6 +120,8 @@ func (s jobSeen) wait() *drydockv1.Wait {
 	switch {
 	case s.found.Spec.Suspend != nil && *s.found.Spec.Suspend:
 		return &drydockv1.Wait{Reason: ReasonJobSuspended, Message: jobPath(s.found) + " is suspended until spec.suspend is set to false"}
+	case s.byAgent:
+		return s.waitOfStatus()
 	case active < 0 && succeeded >= 0:
 		return &drydockv1.Wait{Reason: ReasonJobEnding, Message: fmt.Sprintf("%s: pod %s has succeeded; the Job controller has not updated the Job yet", jobPath(s.found), s.pods[succeeded].Name)}
 	case active < 0:
@@ -133,6 +137,20 @@ func (s jobSeen) wait() *drydockv1.Wait {
 		Message:  fmt.Sprintf("%s: pod %s %s%s", jobPath(s.found), pod.Name, why, s.failures()),
 		Blockers: []drydockv1.Blocker{{Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, Reason: ReasonJobPodPending, Message: why}},
 	}
+}
+
+// waitOfStatus returns the wait for a Job whose pods are not known.
+func (s jobSeen) waitOfStatus() *drydockv1.Wait {
+	status := &s.found.Status
+	switch {
+	case status.Active == 0 && status.Succeeded > 0:
+		return &drydockv1.Wait{Reason: ReasonJobEnding, Message: jobPath(s.found) + ": its pod has succeeded; the Job controller has not updated the Job yet"}
+	case status.Active == 0:
+		return &drydockv1.Wait{Reason: ReasonJobPodMissing, Message: jobPath(s.found) + " has no running pod" + s.failures()}
+	case status.Ready != nil && *status.Ready == 0:
+		return &drydockv1.Wait{Reason: ReasonJobPodPending, Message: jobPath(s.found) + ": its pod is not ready" + s.failures()}
+	}
+	return &drydockv1.Wait{Reason: ReasonJobRunning, Message: jobPath(s.found) + " runs" + s.failures()}
 }
 
 func (s jobSeen) failures() string {
@@ -163,8 +181,11 @@ func (s jobSeen) failed(condition batchv1.JobCondition) error {
 	if condition.Reason == batchv1.JobReasonDeadlineExceeded {
 		errType = s.run.timedOut
 	}
-	message := fmt.Sprintf("%s failed on %s: %s: %s", jobPath(s.created), s.run.where(s.cluster), condition.Reason, condition.Message)
+	message := fmt.Sprintf("%s failed on %s: %s: %s", jobPath(s.created), s.run.where(), condition.Reason, condition.Message)
 	pod, container := lastFailure(s.pods)
+	if pod == nil && s.byAgent {
+		message += fmt.Sprintf("; its log is on the cluster: kubectl logs -n %s job/%s", s.created.Namespace, s.created.Name)
+	}
 	if pod == nil {
 		return temporal.Error(errType, message, nil)
 	}
@@ -202,12 +223,12 @@ func exited(container corev1.ContainerStatus) string {
 }
 
 func (s jobSeen) deleted(how string) error {
-	message := fmt.Sprintf("%s was deleted before it was complete: %s; whether its work on %s was done is not known", jobPath(s.created), how, s.run.where(s.cluster))
+	message := fmt.Sprintf("%s was deleted before it was complete: %s; whether its work on %s was done is not known", jobPath(s.created), how, s.run.where())
 	return temporal.Error(temporal.ErrJobFailed, message, nil)
 }
 
 func (s jobSeen) timedOut(seen string, blockers ...drydockv1.Blocker) error {
-	message := fmt.Sprintf("%s timed out on %s: not complete at %s: %s", jobPath(s.created), s.run.where(s.cluster), s.run.deadline.UTC().Format(time.RFC3339), seen)
+	message := fmt.Sprintf("%s timed out on %s: not complete at %s: %s", jobPath(s.created), s.run.where(), s.run.deadline.UTC().Format(time.RFC3339), seen)
 	return temporal.Error(s.run.timedOut, message, nil, blockers...)
 }
 

@@ -30,3 +30,21 @@ func TestAWaitForAJobReportsItsPods(t *testing.T) {
 		require.Equal(t, c.message, wait.Message)
 	}
 }
+
+func TestAWaitForAJobOfAnAgentIsReadFromItsStatus(t *testing.T) {
+	for _, c := range []struct {
+		status          batchv1.JobStatus
+		reason, message string
+	}{
+		{batchv1.JobStatus{}, ReasonJobPodMissing, "job ops/patch has no running pod"},
+		{batchv1.JobStatus{Active: 1, Ready: new(int32(0))}, ReasonJobPodPending, "job ops/patch: its pod is not ready"},
+		{batchv1.JobStatus{Active: 1, Ready: new(int32(1)), Failed: 2}, ReasonJobRunning, "job ops/patch runs; 2 pods of it have failed"},
+		{batchv1.JobStatus{Active: 1}, ReasonJobRunning, "job ops/patch runs"},
+		{batchv1.JobStatus{Succeeded: 1}, ReasonJobEnding, "job ops/patch: its pod has succeeded; the Job controller has not updated the Job yet"},
+	} {
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "patch"}, Status: c.status}
+		wait := jobSeen{found: job, byAgent: true}.wait()
+		require.Equal(t, c.reason, wait.Reason)
+		require.Equal(t, c.message, wait.Message)
+	}
+}

@@ -69,7 +69,7 @@ func (r *Activities) LoadRollout(ctx context.Context, in LoadRolloutInput) (Load
 		return loaded, nil
 	}
 	var unreachable []string
-	if loaded.TaskQueues, unreachable, err = r.findWorkers(ctx, unfinished); err != nil {
+	if loaded.TaskQueues, unreachable, err = r.findWorkers(ctx, &object, unfinished); err != nil {
 		return LoadedRollout{}, err
 	}
 	if len(unreachable) > 0 {

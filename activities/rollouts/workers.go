@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/views"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/precache"
@@ -32,7 +33,7 @@ func (r *Activities) checkWorkers(ctx context.Context, plan *Plan, cgu *ranv1.Cl
 		problems = append(problems, "spec.backup: no image for the Jobs that make backups: start the workers with --backup-image")
 	}
 	if worksOnClusters(cgu) {
-		queues, unreachable, err := r.findWorkers(ctx, slices.Concat(plan.RemediationPlan...))
+		queues, unreachable, err := r.findWorkers(ctx, cgu, slices.Concat(plan.RemediationPlan...))
 		if err != nil {
 			return err
 		}
@@ -75,8 +76,9 @@ func (r *Activities) choosePrecacheImage(plan *Plan, now time.Time) {
 	}
 }
 
-// findWorkers returns the task queues of clusters that do not use the common one, and the clusters that no worker serves.
-func (r *Activities) findWorkers(ctx context.Context, clusters []string) (queues map[string]string, unreachable []string, err error) {
+// findWorkers returns the task queues of clusters that do not use the common one, and the clusters that a rollout cannot reach: no worker serves them, and their agents
+// cannot do the work.
+func (r *Activities) findWorkers(ctx context.Context, cgu *ranv1.ClusterGroupUpgrade, clusters []string) (queues map[string]string, unreachable []string, err error) {
 	queues = map[string]string{}
 	for _, cluster := range clusters {
 		queue, served, err := r.taskQueue(ctx, cluster)
@@ -89,7 +91,19 @@ func (r *Activities) findWorkers(ctx context.Context, clusters []string) (queues
 			queues[cluster] = queue
 		}
 	}
-	return queues, unreachable, nil
+	if len(unreachable) == 0 || rollout.RemediationOf(cgu) == rollout.NodeMaintenance {
+		return queues, unreachable, nil
+	}
+	// Agents precache and back up, but do not maintain nodes.
+	hub, err := r.Clusters.Hub(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	missing, err := views.Missing(ctx, hub)
+	if err == nil && missing == "" {
+		unreachable = nil
+	}
+	return queues, unreachable, activitykit.Explain(hub, "find out how clusters without credentials are reached", err)
 }
 
 func notServed(clusters []string) string {

@@ -31,6 +31,26 @@ func TestEverythingThatWorkersLackIsReported(t *testing.T) {
 	require.NoError(t, err, "after enough attempts the plan reports it")
 }
 
+func TestAgentsReplaceCredentialsExceptForNodes(t *testing.T) {
+	rollouts := &Activities{Clusters: activitytest.Clusters}
+	nodes := activitytest.NodeRollout("elsewhere")
+	_, unreachable, err := rollouts.findWorkers(t.Context(), &nodes, []string{"elsewhere"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"elsewhere"}, unreachable)
+
+	backup := ranv1.ClusterGroupUpgrade{Spec: ranv1.ClusterGroupUpgradeSpec{ManagedPolicies: []string{"p"}, Backup: true}}
+	_, unreachable, err = rollouts.findWorkers(t.Context(), &backup, []string{"elsewhere"})
+	require.NoError(t, err)
+	require.Empty(t, unreachable)
+
+	// The spoke serves no views.
+	clusters := kube.New(kube.FromConfigs(activitytest.Stack.Cluster(activitytest.SpokeName).Config, nil), kube.Options{})
+	t.Cleanup(clusters.Close)
+	_, unreachable, err = (&Activities{Clusters: clusters}).findWorkers(t.Context(), &backup, []string{"elsewhere"})
+	require.NoError(t, err)
+	require.Equal(t, []string{"elsewhere"}, unreachable)
+}
+
 // asAnActivity runs an attempt of an activity after that many other workers.
 func asAnActivity(t *testing.T, workers int, run, in any) (converter.EncodedValue, error) {
 	t.Helper()
@@ -71,6 +91,10 @@ func TestARetryRunsOnTheWorkersOfItsClusters(t *testing.T) {
 			require.NoError(t, err, "a complete cluster needs no worker")
 			require.Equal(t, map[string]string{"inward": "drydock.inward"}, recalled.TaskQueues)
 			_, err = recall(t, spec, "elsewhere")
+			if spec.NodeMaintenance == nil {
+				require.NoError(t, err, "its agent precaches and backs up")
+				return
+			}
 			require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
 			require.ErrorContains(t, err, "no worker has credentials for elsewhere")
 			_, err = asAnActivity(t, 0, rollouts.LoadRollout, LoadRolloutInput{Namespace: "default", Name: "again-elsewhere"})

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"strings"
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,28 @@ import (
 	"drydock.dev/drydock/internal/views"
 )
 
+// Activities removes views and actions.
+type Activities struct {
+	Clusters *kube.Clusters
+}
+
+// RemoveViewsInput names the clusters whose views and actions are removed.
+type RemoveViewsInput struct {
+	// Owner is the mark of the rollout's workflow.
+	Owner string `json:"owner"`
+	// Clusters; none: all.
+	Clusters []string `json:"clusters,omitempty"`
+}
+
+// RemoveViews deletes the ManagedClusterViews and ManagedClusterActions of a rollout.
+func (a *Activities) RemoveViews(ctx context.Context, in RemoveViewsInput) error {
+	hub, err := a.Clusters.Hub(ctx)
+	if err != nil {
+		return err
+	}
+	return RemoveAll(ctx, hub, OwnerOf(in.Owner), in.Clusters)
+}
+
 // Owner is the rollout that owns views and actions.
 type Owner struct {
 	types.NamespacedName
@@ -30,9 +53,31 @@ type Owner struct {
 	Mark string
 }
 
-// Kinds are the kinds to watch for changes of views and actions.
-func Kinds() []client.Object {
-	return []client.Object{kube.IfServed(newObject(views.Views)), kube.IfServed(newObject(views.Actions))}
+// OwnerOf is the rollout of an ownership mark.
+func OwnerOf(mark string) Owner {
+	namespace, name, _ := strings.Cut(temporal.RolloutOf(mark), "/")
+	return Owner{NamespacedName: types.NamespacedName{Namespace: namespace, Name: name}, Mark: mark}
+}
+
+// Kinds are the kinds to watch for changes of the views and actions of a cluster, or of all.
+func Kinds(cluster string) []client.Object {
+	var kinds []client.Object
+	for _, kind := range []schema.GroupVersionKind{views.Views, views.Actions} {
+		object := newObject(kind)
+		object.SetNamespace(cluster)
+		kinds = append(kinds, kube.IfServed(object))
+	}
+	return kinds
+}
+
+// Missing is the kind that a hub does not serve, without which its agents cannot be used; "": it serves all.
+func Missing(ctx context.Context, hub *kube.Cluster) (kind string, err error) {
+	for _, kind := range []schema.GroupVersionKind{views.Views, views.Actions} {
+		if served, err := hub.Serves(ctx, kind); err != nil || !served {
+			return kind.Kind, err
+		}
+	}
+	return "", nil
 }
 
 func newObject(kind schema.GroupVersionKind) *unstructured.Unstructured {
@@ -44,8 +89,12 @@ func newObject(kind schema.GroupVersionKind) *unstructured.Unstructured {
 // Get reads the view, or the action, of an object on a cluster; nil: it does not exist. Errors: InvalidSpec if it has another owner: anyone who can create views
 // could name another object in it.
 func Get(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, owner Owner, cluster string, object views.Object) (*unstructured.Unstructured, error) {
+	return owner.get(ctx, reader, kind, views.Name(kind, owner.NamespacedName, cluster, object))
+}
+
+func (owner Owner) get(ctx context.Context, reader client.Reader, kind schema.GroupVersionKind, name types.NamespacedName) (*unstructured.Unstructured, error) {
 	found := newObject(kind)
-	err := reader.Get(ctx, views.Name(kind, owner.NamespacedName, cluster, object), found)
+	err := reader.Get(ctx, name, found)
 	switch {
 	case apierrors.IsNotFound(err):
 		return nil, nil

@@ -147,6 +147,9 @@ func (c *Clusters) Knows(name string) (known, inClusterWorker bool) {
 	return known, access.inClusterWorker
 }
 
+// Reaches reports whether this process has credentials for a cluster.
+func (c *Clusters) Reaches(name string) bool { return c.source.clusters[name].config != nil }
+
 // Allowed is what the requests of users may make this process do.
 func (c *Clusters) Allowed() allow.List { return c.source.allowed }
 

@@ -1,6 +1,8 @@
 package policies
 
 import (
+	"time"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -23,19 +25,38 @@ func Offline(managedCluster *unstructured.Unstructured) bool {
 	return status == metav1.ConditionFalse || status == metav1.ConditionUnknown
 }
 
+// OfflineSince is since when a cluster is Offline; zero: it is not, or the hub does not say it.
+func OfflineSince(managedCluster *unstructured.Unstructured) time.Time {
+	if !Offline(managedCluster) {
+		return time.Time{}
+	}
+	text, _ := availableCondition(managedCluster)[fieldTransition].(string)
+	since, _ := time.Parse(time.RFC3339, text)
+	return since
+}
+
+// fieldTransition is the field of a condition with the time of its last change.
+const fieldTransition = "lastTransitionTime"
+
 // availability is the status of the condition; "": there is none.
 func availability(managedCluster *unstructured.Unstructured) metav1.ConditionStatus {
+	status, _ := availableCondition(managedCluster)["status"].(string)
+	return metav1.ConditionStatus(status)
+}
+
+// availableCondition is the condition; nil: there is none.
+func availableCondition(managedCluster *unstructured.Unstructured) map[string]any {
 	conditions, _, _ := unstructured.NestedSlice(managedCluster.Object, "status", "conditions")
 	for _, condition := range conditions {
 		fields, _ := condition.(map[string]any)
-		if status, ok := fields["status"].(string); ok && fields["type"] == conditionAvailable {
-			return metav1.ConditionStatus(status)
+		if _, ok := fields["status"].(string); ok && fields["type"] == conditionAvailable {
+			return fields
 		}
 	}
-	return ""
+	return nil
 }
 
-// TrimManagedCluster keeps of a ManagedCluster, for a cache, its metadata and whether it is Available. Objects of other types stay as they are.
+// TrimManagedCluster keeps of a ManagedCluster, for a cache, its metadata and since when it is Available or not. Objects of other types stay as they are.
 func TrimManagedCluster(object any) (any, error) {
 	cluster, ok := object.(*unstructured.Unstructured)
 	if !ok {
@@ -44,8 +65,11 @@ func TrimManagedCluster(object any) (any, error) {
 	trimmed := &unstructured.Unstructured{Object: map[string]any{"metadata": cluster.Object["metadata"]}}
 	trimmed.SetGroupVersionKind(cluster.GroupVersionKind())
 	trimmed.SetManagedFields(nil)
-	if status := availability(cluster); status != "" {
-		condition := map[string]any{"type": conditionAvailable, "status": string(status)}
+	if found := availableCondition(cluster); found != nil {
+		condition := map[string]any{"type": conditionAvailable, "status": found["status"]}
+		if since, ok := found[fieldTransition].(string); ok {
+			condition[fieldTransition] = since
+		}
 		trimmed.Object["status"] = map[string]any{"conditions": []any{condition}}
 	}
 	return trimmed, nil

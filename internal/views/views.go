@@ -33,8 +33,18 @@ type Object struct {
 	Namespace, Name string
 }
 
+// ObjectOf names an object.
+func ObjectOf(object *unstructured.Unstructured) Object {
+	return Object{Kind: object.GroupVersionKind(), Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
 // String is the kind, namespace and name.
-func (o Object) String() string { return o.Kind.Kind + " " + o.Namespace + "/" + o.Name }
+func (o Object) String() string {
+	if o.Namespace == "" {
+		return o.Kind.Kind + " " + o.Name
+	}
+	return o.Kind.Kind + " " + o.Namespace + "/" + o.Name
+}
 
 // fieldInterval is the field of the scope of a view that says how often the agent reads the object.
 const fieldInterval = "updateIntervalSeconds"
@@ -63,26 +73,6 @@ func View(rollout types.NamespacedName, cluster string, object Object, interval 
 	scope[fieldInterval] = int64(interval / time.Second)
 	made.Object["spec"] = map[string]any{"scope": scope}
 	return made
-}
-
-// Update returns the action that updates a viewed object on a cluster, without owner. Change changes the object. The action fails if the object is no longer the
-// viewed version. The agent removes each field that the template omits, so that is the whole object.
-func Update(rollout types.NamespacedName, cluster string, viewed *unstructured.Unstructured, change func(*unstructured.Unstructured) error) (*unstructured.Unstructured, error) {
-	template := viewed.DeepCopy()
-	unstructured.RemoveNestedField(template.Object, "status")
-	template.SetManagedFields(nil)
-	if err := change(template); err != nil {
-		return nil, err
-	}
-	object := Object{Kind: viewed.GroupVersionKind(), Namespace: viewed.GetNamespace(), Name: viewed.GetName()}
-	made := newObject(Actions, rollout, cluster, object)
-	made.Object["spec"] = map[string]any{
-		"actionType": "Update",
-		"kube": map[string]any{
-			"resource": strings.ToLower(object.Kind.Kind), "namespace": object.Namespace, "name": object.Name, "template": template.Object,
-		},
-	}
-	return made, nil
 }
 
 // newObject returns a view or an action for an object. Its name is the same for every attempt.
@@ -129,7 +119,7 @@ func Read(view *unstructured.Unstructured, object Object) Viewed {
 		return Viewed{}
 	}
 	result := &unstructured.Unstructured{Object: fields}
-	if shown := (Object{result.GroupVersionKind(), result.GetNamespace(), result.GetName()}); shown != object {
+	if shown := ObjectOf(result); shown != object {
 		return Viewed{Problem: fmt.Sprintf("ManagedClusterView %s/%s shows %s", view.GetNamespace(), view.GetName(), shown)}
 	}
 	return Viewed{Object: result}
@@ -140,34 +130,6 @@ func scopeOf(view *unstructured.Unstructured) map[string]any {
 	scope, _, _ := unstructured.NestedMap(view.Object, "spec", "scope")
 	delete(scope, fieldInterval)
 	return scope
-}
-
-// Outcome is the outcome of an action.
-type Outcome struct {
-	// Done: the action has succeeded.
-	Done bool
-	// Failure is why the action failed; empty: it has not.
-	Failure string
-	// Version is the resource version of the object that the action updates.
-	Version string
-}
-
-// OutcomeOf reads an action.
-func OutcomeOf(action *unstructured.Unstructured) Outcome {
-	version, _, _ := unstructured.NestedString(action.Object, "spec", "kube", "template", "metadata", "resourceVersion")
-	outcome := Outcome{Version: version}
-	condition := conditionOf(action, "Completed")
-	switch {
-	case condition == nil:
-	case condition.Status == metav1.ConditionTrue:
-		outcome.Done = true
-	default:
-		outcome.Failure = condition.Message
-		if outcome.Failure == "" {
-			outcome.Failure = condition.Reason
-		}
-	}
-	return outcome
 }
 
 // conditionOf returns the condition of that type; nil: there is none.

@@ -109,6 +109,45 @@ spec: {approval: Manual, approved: true, generation: 3}`).Object, kube["template
 	require.False(t, approved, "the viewed object stays as it is")
 }
 
+func TestAnActionCreatesAndDeletesAnObject(t *testing.T) {
+	job := parse(t, "{apiVersion: batch/v1, kind: Job, metadata: {namespace: ops, name: backup}, spec: {suspend: true}}")
+	created := views.Create(june, "c1", job)
+	require.Equal(t, map[string]any{
+		"actionType": "Create", "kube": map[string]any{"resource": "job", "namespace": "ops", "name": "backup", "template": job.Object},
+	}, created.Object["spec"])
+	deleted := views.Delete(june, "c1", views.ObjectOf(job))
+	require.Equal(t, map[string]any{"actionType": "Delete", "kube": map[string]any{"resource": "job", "namespace": "ops", "name": "backup"}}, deleted.Object["spec"])
+	require.Equal(t, created.GetName(), deleted.GetName(), "only one of them exists at a time")
+	require.Equal(t, views.TypeDelete, views.TypeOf(deleted))
+
+	namespace := views.Create(june, "c1", parse(t, "{apiVersion: v1, kind: Namespace, metadata: {name: ops}}"))
+	require.NotContains(t, namespace.Object["spec"].(map[string]any)["kube"], "namespace")
+	require.Equal(t, "Namespace ops", views.Object{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Name: "ops"}.String())
+}
+
+// The agent could not report its success, and tries again.
+func TestAnActionIsDoneIfTheClusterIsAsItWants(t *testing.T) {
+	for _, tt := range []struct {
+		does, failure string
+		done          bool
+	}{
+		{"Create", `jobs.batch "x" already exists`, true},
+		{"Create", `object is being deleted: namespaces "x" already exists`, false},
+		{"Create", `namespaces "x" not found`, false},
+		{"Delete", `jobs.batch "x" not found`, true},
+		{"Delete", `jobs.batch "x" is forbidden`, false},
+		{"Update", `installplans "x" not found`, false},
+	} {
+		message := "failed to handle action with err: " + tt.failure
+		action := parse(t, "spec: {actionType: "+tt.does+"}\nstatus: {conditions: [{type: Completed, status: 'False', reason: Failed, message: '"+message+"'}]}")
+		want := views.Outcome{Failure: message}
+		if tt.done {
+			want = views.Outcome{Done: true}
+		}
+		require.Equal(t, want, views.OutcomeOf(action), tt.does+" "+tt.failure)
+	}
+}
+
 func TestTheOutcomeOfAnActionIsRead(t *testing.T) {
 	const spec = "spec: {kube: {template: {metadata: {resourceVersion: '7'}}}}\n"
 	for name, tt := range map[string]struct {

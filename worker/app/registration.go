@@ -22,6 +22,7 @@ import (
 	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/activities/scheduler"
 	"drydock.dev/drydock/activities/sweeper"
+	"drydock.dev/drydock/activities/views"
 	"drydock.dev/drydock/activities/windows"
 	"drydock.dev/drydock/internal/kube"
 	buildversion "drydock.dev/drydock/internal/version"
@@ -38,6 +39,7 @@ func registerActivities(
 	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&installplans.Activities{Clusters: clusters, Waits: waits})
+	w.RegisterActivity(&views.Activities{Clusters: clusters})
 	w.RegisterActivity(&manifestworks.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&holds.Activities{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&windows.Activities{Temporal: server, Workflows: server, Allowed: clusters.Allowed()})

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	installplansactivities "drydock.dev/drydock/activities/installplans"
+	viewsactivities "drydock.dev/drydock/activities/views"
 	"drydock.dev/drydock/internal/installplans"
 )
 
@@ -44,7 +45,7 @@ func (w *PolicyWorld) simulateInstallPlans() {
 	Simulate(w.World, "ApproveInstallPlans", func(installplansactivities.ApproveInstallPlansInput) any {
 		return []installplansactivities.FailedApproval{}
 	})
-	Simulate(w.World, "RemoveViews", func(installplansactivities.RemoveViewsInput) any { return nil })
+	Simulate(w.World, "RemoveViews", func(viewsactivities.RemoveViewsInput) any { return nil })
 }
 
 // changedPlans returns the clusters whose state has changed for the caller.

@@ -9,35 +9,42 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/jsonmergepatch"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// serveAction carries out an action, once, and deletes it after a while. Only updates are simulated.
+// serveAction carries out an action until it has succeeded: it tries a failed one again whenever the action changes, and so after its own report of the failure. The
+// hub deletes an action that is over after a while.
 func (a *Agents) serveAction(ctx context.Context, action *unstructured.Unstructured, cluster client.Client) (time.Duration, error) {
 	conditions, _, _ := unstructured.NestedSlice(action.Object, "status", "conditions")
-	if len(conditions) > 0 { // it was carried out
+	if len(conditions) > 0 {
 		fields := conditions[0].(map[string]any)
 		at, _ := time.Parse(time.RFC3339, fields["lastTransitionTime"].(string))
-		if left := keepsActions - time.Since(at); left > 0 {
+		left := keepsActions - time.Since(at)
+		if left <= 0 {
+			return usualInterval, client.IgnoreNotFound(a.hub.Delete(ctx, action))
+		}
+		if fields["status"] == "True" || a.tried[string(action.GetUID())] == action.GetResourceVersion() {
 			return left, nil
 		}
-		return usualInterval, client.IgnoreNotFound(a.hub.Delete(ctx, action))
 	}
 	kind, _, _ := unstructured.NestedString(action.Object, "spec", "actionType")
-	template, _, _ := unstructured.NestedMap(action.Object, "spec", "kube", "template")
-	namespace, _, _ := unstructured.NestedString(action.Object, "spec", "kube", "namespace")
 	done := metav1.Condition{Type: "Completed", Status: metav1.ConditionTrue, Reason: "ActionDone", Message: "Resource action is done."}
 	err := a.options.Refuse(action.GetNamespace())
 	if errors.Is(err, ErrNotBegun) {
 		return usualInterval, nil
 	}
 	if err == nil {
-		err = update(ctx, cluster, namespace, &unstructured.Unstructured{Object: template})
+		err = carryOut(ctx, cluster, kind, action)
 	}
 	if err != nil {
-		done.Status, done.Reason, done.Message = metav1.ConditionFalse, "UpdateResourceFailed", fmt.Sprintf("failed to handle %s action with err: %v", kind, err)
+		done.Status, done.Reason, done.Message = metav1.ConditionFalse, kind+"ResourceFailed", fmt.Sprintf("failed to handle %s action with err: %v", kind, err)
+	}
+	a.tried[string(action.GetUID())] = action.GetResourceVersion()
+	if a.options.Forgets(action.GetNamespace()) {
+		return usualInterval, nil
 	}
 	if err := a.updateStatus(ctx, action, done); err != nil {
 		return usualInterval, err
@@ -45,9 +52,51 @@ func (a *Agents) serveAction(ctx context.Context, action *unstructured.Unstructu
 	if err == nil {
 		a.mu.Lock()
 		defer a.mu.Unlock()
-		a.actions = append(a.actions, fmt.Sprintf("%s %s %s/%s", action.GetNamespace(), template["kind"], namespace, (&unstructured.Unstructured{Object: template}).GetName()))
+		a.actions = append(a.actions, described(action, kind))
 	}
 	return keepsActions, nil
+}
+
+// described is <cluster> <kind> <namespace>/<name> of an update, and that with the type of another action.
+func described(action *unstructured.Unstructured, does string) string {
+	text := func(field string) string {
+		value, _, _ := unstructured.NestedString(action.Object, "spec", "kube", field)
+		return value
+	}
+	name := text("namespace") + "/" + text("name")
+	if does != "Update" {
+		return action.GetNamespace() + " " + does + " " + text("resource") + " " + name
+	}
+	kind, _, _ := unstructured.NestedString(action.Object, "spec", "kube", "template", "kind")
+	return action.GetNamespace() + " " + kind + " " + name
+}
+
+// carryOut does on a cluster what an action says.
+func carryOut(ctx context.Context, cluster client.Client, does string, action *unstructured.Unstructured) error {
+	work, _, _ := unstructured.NestedMap(action.Object, "spec", "kube")
+	namespace, _ := work["namespace"].(string)
+	template, _ := work["template"].(map[string]any)
+	object := &unstructured.Unstructured{Object: template}
+	switch does {
+	case "Create":
+		if namespace != "" {
+			object.SetNamespace(namespace)
+		}
+		return cluster.Create(ctx, object)
+	case "Update":
+		return update(ctx, cluster, namespace, object)
+	case "Delete":
+		resource, _ := work["resource"].(string)
+		kind, err := cluster.RESTMapper().KindFor(schema.GroupVersionResource{Resource: resource})
+		if err != nil {
+			return err
+		}
+		object = newObject(kind)
+		object.SetNamespace(namespace)
+		object.SetName(work["name"].(string))
+		return cluster.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
+	}
+	return errors.New("invalid action type")
 }
 
 // update merges a template into an object. Fields that the template omits are removed.

@@ -43,6 +43,8 @@ type Options struct {
 	Offline func(cluster string) bool
 	// Refuse is why an agent does not carry out an action; nil: it carries out all. With ErrNotBegun, the action stays as it is.
 	Refuse func(cluster string) error
+	// Forgets is whether an agent carries out an action and cannot report it, as if it had crashed in between; nil: never.
+	Forgets func(cluster string) bool
 }
 
 // Agents are running simulated agents.
@@ -54,8 +56,9 @@ type Agents struct {
 	dirty    chan struct{}
 	stop     context.CancelFunc
 	running  sync.WaitGroup
-	// next is when each view is read again, by its UID.
-	next map[string]time.Time
+	// next is when each view is read again, and tried the version of each action that was last tried, by their UIDs.
+	next  map[string]time.Time
+	tried map[string]string
 
 	mu      sync.Mutex
 	actions []string
@@ -70,12 +73,15 @@ func Start(ctx context.Context, hub *rest.Config, clusters map[string]*rest.Conf
 	if options.Refuse == nil {
 		options.Refuse = func(string) error { return nil }
 	}
+	if options.Forgets == nil {
+		options.Forgets = func(string) bool { return false }
+	}
 	scheme := runtime.NewScheme()
 	objects, err := cache.New(hub, cache.Options{Scheme: scheme})
 	if err != nil {
 		return nil, err
 	}
-	a := &Agents{options: options, objects: objects, clusters: map[string]client.Client{}, dirty: make(chan struct{}, 1), next: map[string]time.Time{}}
+	a := &Agents{options: options, objects: objects, clusters: map[string]client.Client{}, dirty: make(chan struct{}, 1), next: map[string]time.Time{}, tried: map[string]string{}}
 	if a.hub, err = client.New(hub, client.Options{Scheme: scheme}); err != nil {
 		return nil, err
 	}
@@ -135,7 +141,7 @@ func (a *Agents) Err() error {
 	return a.failure
 }
 
-// Actions are the actions that were carried out: <cluster> <kind> <namespace>/<name>.
+// Actions are the actions that succeeded: <cluster> <kind> <namespace>/<name> for an update, and <cluster> <type> <resource> <namespace>/<name> for the others.
 func (a *Agents) Actions() []string {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	installplansactivities "drydock.dev/drydock/activities/installplans"
+	viewsactivities "drydock.dev/drydock/activities/views"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/policies"
@@ -26,7 +27,7 @@ func block(w *workflowtest.PolicyWorld, approvals bool) {
 func removed(w *workflowtest.PolicyWorld) [][]string {
 	var clusters [][]string
 	for _, in := range w.InputsOf("RemoveViews") {
-		clusters = append(clusters, in.(installplansactivities.RemoveViewsInput).Clusters)
+		clusters = append(clusters, in.(viewsactivities.RemoveViewsInput).Clusters)
 	}
 	return clusters
 }
@@ -139,7 +140,7 @@ func TestViewsOfAHeldClusterAreRemovedHoweverLongTheHubRefuses(t *testing.T) {
 	w := newPlansWorld(t, []string{"c1"})
 	began := w.Now()
 	var removals []time.Duration
-	workflowtest.Simulate(w.World, "RemoveViews", func(installplansactivities.RemoveViewsInput) any {
+	workflowtest.Simulate(w.World, "RemoveViews", func(viewsactivities.RemoveViewsInput) any {
 		removals = append(removals, w.Now().Sub(began))
 		return nil
 	})

@@ -10,6 +10,7 @@ import (
 
 	installplansactivities "drydock.dev/drydock/activities/installplans"
 	sweeperactivities "drydock.dev/drydock/activities/sweeper"
+	viewsactivities "drydock.dev/drydock/activities/views"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/installplans"
 	"drydock.dev/drydock/internal/policies"
@@ -87,12 +88,12 @@ func TestInstallPlansAreApprovedWhileTheirPolicyIsEnforced(t *testing.T) {
 	removed := map[string]bool{}
 	all := w.InputsOf("RemoveViews")
 	for _, in := range all {
-		for _, cluster := range in.(installplansactivities.RemoveViewsInput).Clusters {
+		for _, cluster := range in.(viewsactivities.RemoveViewsInput).Clusters {
 			removed[cluster] = true
 		}
 	}
 	require.Equal(t, map[string]bool{"c1": true, "c2": true, "c3": true}, removed, "as soon as a cluster complies")
-	require.Empty(t, all[len(all)-1].(installplansactivities.RemoveViewsInput).Clusters, "all that is left, at the end")
+	require.Empty(t, all[len(all)-1].(viewsactivities.RemoveViewsInput).Clusters, "all that is left, at the end")
 	for _, in := range w.InputsOf("AwaitInstallPlans") {
 		for _, known := range in.(installplansactivities.AwaitInstallPlansInput).Clusters {
 			require.Zero(t, known.Policy, "the other policy requires no Subscription")

@@ -7,6 +7,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	installplansactivities "drydock.dev/drydock/activities/installplans"
+	viewsactivities "drydock.dev/drydock/activities/views"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/sweeper"
@@ -57,8 +58,8 @@ func (s *sequence) planRollout(ctx workflow.Context) installplansactivities.Roll
 
 // removeViews removes the views and actions of clusters; none: of all.
 func (s *sequence) removeViews(ctx workflow.Context, retrier kit.Retrier, clusters []string) error {
-	var activities *installplansactivities.Activities
-	in := installplansactivities.RemoveViewsInput{Rollout: s.planRollout(ctx), Clusters: clusters}
+	var activities *viewsactivities.Activities
+	in := viewsactivities.RemoveViewsInput{Owner: kit.Owner(ctx), Clusters: clusters}
 	summary := "remove views and actions"
 	if len(clusters) > 0 {
 		summary = fmt.Sprintf("remove the views and actions of %d clusters", len(clusters))
