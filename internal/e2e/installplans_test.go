@@ -221,8 +221,8 @@ spec: {scope: {apiGroup: operators.coreos.com, version: v1alpha1, kind: Subscrip
 	last.SetKind("ManagedClusterView")
 	require.EventuallyWithT(t, func(c *assert.CollectT) {
 		assert.NoError(c, hub.Get(t.Context(), client.ObjectKey{Namespace: cluster, Name: "last"}, last))
-		_, served, _ := unstructured.NestedMap(last.Object, "status", "result")
-		assert.True(c, served)
+		conditions, _, _ := unstructured.NestedSlice(last.Object, "status", "conditions")
+		assert.NotEmpty(c, conditions)
 	}, stateLimit, 100*time.Millisecond)
 }
 

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities/jobs"
+	viewsactivities "drydock.dev/drydock/activities/views"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/precache"
@@ -17,6 +18,7 @@ import (
 	"drydock.dev/drydock/workflows/gates"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/rollout/policy"
+	"drydock.dev/drydock/workflows/sweeper"
 )
 
 // PreparationInput is the input of a ClusterPreparation.
@@ -31,6 +33,8 @@ type PreparationInput struct {
 	ProgressLimit time.Duration `json:"progressLimit"`
 	// Held is the state of the emergency stop at the start. The rollout is not paused then.
 	Held emergency.State `json:"held,omitzero"`
+	// Interval is how often the agents of clusters without credentials read their Jobs again.
+	Interval time.Duration `json:"interval,omitempty"`
 }
 
 // ClusterToPrepare is a cluster and the task queue of its activities.
@@ -42,7 +46,7 @@ type ClusterToPrepare struct {
 const (
 	// jobGrace is how much later than the cluster itself the workflow ends a Job.
 	jobGrace = time.Minute
-	// jobRemovalLimit limits the retries to remove a Job. Its TTL removes it after a day.
+	// jobRemovalLimit limits the wait for the removal of a Job. Its TTL removes it after a day.
 	jobRemovalLimit = 2 * time.Minute
 )
 
@@ -75,6 +79,9 @@ type clusterPreparation struct {
 	paused   bool
 	log      log.Logger
 	jobs     *jobs.Activities
+	views    *viewsactivities.Activities
+	// sweeperAwake is ready once the sweeper of the hub runs.
+	sweeperAwake workflow.Future
 }
 
 func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Progress, error) {
@@ -90,6 +97,8 @@ func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Prog
 			})
 		})
 	}
+	// Views and actions may be left on the hub, if there are clusters without credentials.
+	p.sweeperAwake = sweeper.Wake(ctx, nil, "", "preparation of rollout "+temporal.RolloutOf(p.in.Preparation))
 	running := len(p.in.Clusters)
 	for _, cluster := range p.in.Clusters {
 		workflow.GoNamed(ctx, cluster.Name, func(ctx workflow.Context) {
@@ -140,23 +149,19 @@ func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) 
 // prepare runs the Job of one cluster, and removes it. After a hold that prevented it, the Job has its full time.
 func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrepare) {
 	kind := p.in.Work.Kind
-	job := jobs.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work}
+	job := jobs.ClusterJob{Cluster: cluster.Name, Preparation: p.in.Preparation, Owner: p.in.Owner, Work: p.in.Work, Interval: p.in.Interval}
 	retrier := kit.ClusterRetrier(cluster.Name, &cluster.TaskQueue, func(_ workflow.Context, reason, message string) {
 		progress := p.clusters[cluster.Name]
 		progress.Reason, progress.Message = reason, message
 		p.record(cluster.Name, progress)
 	})
-	retrier.BeforeRound = func() error {
-		reason, message := p.startBlocked(cluster.Name)
-		if job.Held = message; reason != "" && p.clusters[cluster.Name].State == ranv1.PreparationPreparingToStart {
-			return temporal.Error(temporal.ErrHeld, message, nil)
-		}
-		return nil // the activity watches an existing Job, but does not create it again
+	err := workflow.Await(ctx, p.sweeperAwake.IsReady)
+	if err == nil {
+		err = p.awaitRelease(ctx, cluster.Name)
 	}
-	err := p.awaitRelease(ctx, cluster.Name)
 	for err == nil {
-		job.Deadline, job.Held = workflow.Now(ctx).Add(p.in.Work.Timeout+jobGrace), ""
-		err = retrier.Wait(ctx, fmt.Sprintf("%s of %s", kind, cluster.Name), &job.Deadline, temporal.ErrJobTimedOut, p.jobs.RunClusterJob, &job, nil)
+		job.Deadline, job.Held = workflow.Now(ctx).Add(p.in.Work.Timeout+jobGrace+p.in.Interval), ""
+		err = p.runJob(ctx, retrier, &job)
 		if temporal.ErrorType(err) != temporal.ErrHeld {
 			break
 		}
@@ -164,8 +169,8 @@ func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrep
 	}
 
 	cleanUp, _ := workflow.NewDisconnectedContext(ctx)
-	retrier.BeforeRound, retrier.Deadline = nil, workflow.Now(ctx).Add(jobRemovalLimit)
-	if left := retrier.Run(cleanUp, "remove the job of "+cluster.Name, p.jobs.RemoveClusterJob, job, nil); left != nil {
+	job.Deadline = workflow.Now(ctx).Add(jobRemovalLimit)
+	if left := retrier.Wait(cleanUp, "remove the job of "+cluster.Name, &job.Deadline, jobs.ReasonJobStopping, p.jobs.RemoveClusterJob, job, nil); left != nil {
 		p.log.Warn("Could not remove a job; it will expire via its TTL", "cluster", cluster.Name, "error", left)
 	}
 	switch {
@@ -179,6 +184,38 @@ func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrep
 	}
 }
 
+// runJob runs the Job of a cluster until it ends. If the cluster is held, or the rollout paused, before the Job exists, it fails with Held.
+func (p *clusterPreparation) runJob(ctx workflow.Context, retrier kit.Retrier, job *jobs.ClusterJob) error {
+	retrier.BeforeRound = func() error {
+		reason, message := p.startBlocked(job.Cluster)
+		if job.Held = message; reason != "" && p.clusters[job.Cluster].State == ranv1.PreparationPreparingToStart {
+			return temporal.Error(temporal.ErrHeld, message, nil)
+		}
+		return nil // the activity watches an existing Job, but does not create it again
+	}
+	running, stop := workflow.WithCancel(ctx)
+	defer stop()
+	blocked := ""
+	workflow.GoNamed(running, "hold "+job.Cluster, func(ctx workflow.Context) {
+		// An activity that waits for an agent may have asked it to create the Job.
+		if workflow.Await(ctx, func() bool {
+			_, blocked = p.startBlocked(job.Cluster)
+			return blocked != "" && jobs.BeforeCreation(p.clusters[job.Cluster].Reason)
+		}) == nil {
+			stop()
+		}
+	})
+	err := retrier.Wait(running, fmt.Sprintf("%s of %s", p.in.Work.Kind, job.Cluster), &job.Deadline, temporal.ErrJobTimedOut, p.jobs.RunClusterJob, job, nil)
+	if err == nil || running.Err() == nil || ctx.Err() != nil {
+		return err
+	}
+	in := viewsactivities.RemoveViewsInput{Owner: p.in.Owner, Clusters: []string{job.Cluster}}
+	if err := kit.HubRetrier(retrier.Report).Run(ctx, "remove the views and actions of "+job.Cluster, p.views.RemoveViews, in, nil); err != nil {
+		return err
+	}
+	return temporal.Error(temporal.ErrHeld, blocked, nil)
+}
+
 // observed records the state of the Job of a cluster.
 func (p *clusterPreparation) observed(seen temporal.Observation) {
 	progress, ours := p.clusters[seen.Cluster]
@@ -186,8 +223,11 @@ func (p *clusterPreparation) observed(seen temporal.Observation) {
 		return
 	}
 	state := ranv1.PreparationStarting
-	if seen.Wait.Reason == jobs.ReasonJobRunning {
+	switch {
+	case seen.Wait.Reason == jobs.ReasonJobRunning:
 		state = ranv1.PreparationActive
+	case jobs.BeforeCreation(seen.Wait.Reason):
+		state = ranv1.PreparationPreparingToStart
 	}
 	p.record(seen.Cluster, precache.Progress{State: state, Reason: seen.Wait.Reason, Message: seen.Wait.Message})
 }

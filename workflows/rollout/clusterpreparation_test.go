@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	jobsactivities "drydock.dev/drydock/activities/jobs"
+	viewsactivities "drydock.dev/drydock/activities/views"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -133,6 +134,60 @@ func TestADeletedJobIsNotRecreatedDuringAHoldOrPause(t *testing.T) {
 			})
 		}
 	}
+}
+
+// The agent of the cluster may have been asked to create the Job. Held clusters start none, so that is taken back.
+func TestAJobThatWaitsForAnAgentIsNotCreatedDuringAHoldOrPause(t *testing.T) {
+	for by, stop := range workflowtest.Stops {
+		t.Run(by, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			workflowtest.Simulate(w, "RemoveViews", func(viewsactivities.RemoveViewsInput) any { return nil })
+			w.Blocked["RunClusterJob"] = true
+			w.RegisterDelayedCallback(func() {
+				w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: jobsactivities.ReasonAgentPending, Message: "waiting for the agent"}})
+			}, time.Minute)
+			w.RegisterDelayedCallback(func() {
+				progress := workflowtest.StatusOf[map[string]precache.Progress](w)["c1"]
+				require.Equal(t, precache.Progress{State: ranv1.PreparationPreparingToStart, Reason: jobsactivities.ReasonAgentPending, Message: "waiting for the agent"}, progress)
+				stop.Stop(w)
+			}, 2*time.Minute)
+			w.RegisterDelayedCallback(func() {
+				require.Len(t, w.InputsOf("RunClusterJob"), 1)
+				require.Equal(t, []any{viewsactivities.RemoveViewsInput{Owner: "cgu/ops/june/run", Clusters: []string{"c1"}}}, w.InputsOf("RemoveViews"))
+				progress := workflowtest.StatusOf[map[string]precache.Progress](w)["c1"]
+				require.Equal(t, ranv1.PreparationPreparingToStart, progress.State)
+				require.Equal(t, stop.Reason, progress.Reason)
+				w.Blocked["RunClusterJob"] = false
+				stop.Resume(w)
+			}, 10*time.Hour)
+			start := w.Now()
+			w.ExecuteWorkflow(rollout.ClusterPreparation, rollout.PreparationInput{
+				Owner: "cgu/ops/june/run", Interval: 10 * time.Second,
+				Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []rollout.ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
+			})
+			require.Equal(t, ranv1.PreparationSucceeded, workflowtest.RequireResult[map[string]precache.Progress](w)["c1"].State)
+			jobs := w.InputsOf("RunClusterJob")
+			require.Len(t, jobs, 2)
+			require.True(t, jobs[1].(jobsactivities.ClusterJob).Deadline.After(start.Add(11*time.Hour)), "it has its full time")
+			require.Equal(t, 10*time.Second, jobs[1].(jobsactivities.ClusterJob).Interval)
+		})
+	}
+}
+
+func TestTheSweeperOfTheHubIsAwakeBeforeAnAgentIsAsked(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.OnActivity("WakeSweeper", mock.Anything, mock.Anything).After(time.Minute).Return(nil)
+	var started time.Time
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(context.Context, jobsactivities.ClusterJob) error {
+		started = w.Now()
+		return nil
+	})
+	begin := w.Now()
+	w.ExecuteWorkflow(rollout.ClusterPreparation, rollout.PreparationInput{
+		Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []rollout.ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
+	})
+	workflowtest.RequireResult[map[string]precache.Progress](w)
+	require.False(t, started.Before(begin.Add(time.Minute)))
 }
 
 // The first cluster of each part does not answer, and is then held. Its part waits, and another part may start.

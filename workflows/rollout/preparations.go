@@ -16,6 +16,7 @@ import (
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/views"
 	"drydock.dev/drydock/workflows/kit"
 )
 
@@ -277,6 +278,7 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 	meta := g.in.Object.ObjectMeta
 	in := PreparationInput{
 		Preparation: p.id, Owner: kit.Owner(ctx), Work: p.work, ProgressLimit: kit.ProgressLimit(maxPreparations, p.work.Timeout), Held: g.holds.State,
+		Interval: views.Interval(min(len(p.progress), maxPreparations*clustersPerPreparation)),
 	}
 	for _, name := range names {
 		in.Clusters = append(in.Clusters, ClusterToPrepare{Name: name, TaskQueue: g.taskQueueOf(name)})
