@@ -25,9 +25,10 @@ that it lacks are named. On the hub it creates namespace drydock-system, in whic
 Setup may be run again at any time.
 
 With --print-rbac it only prints roles of the worker, for kubectl apply -f -: hub for the hub, manifestworks for one whose rollouts apply
-manifest works, views for one whose rollouts approve InstallPlans through the agents of the spokes, initiator for a spoke, lock-controller
-for a spoke with managed workload locks, harbor for one with HarborClusters, preparation for one with precaching or backups, install-plans
-for one whose InstallPlans the worker approves itself, node-annotations for one whose nodes are maintained by annotations.`,
+manifest works, views for one whose rollouts approve InstallPlans, precache or back up through the agents of the spokes, initiator for a
+spoke, lock-controller for a spoke with managed workload locks, harbor for one with HarborClusters, preparation for one that the worker
+precaches or backs up itself, install-plans for one whose InstallPlans the worker approves itself, node-annotations for one whose nodes
+are maintained by annotations.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			if len(roles) > 0 {

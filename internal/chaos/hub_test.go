@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -36,7 +37,7 @@ func (s *scenarioRun) managedClusters(ctx context.Context, t *testing.T) []metav
 	return list.Items
 }
 
-// requireHubRestored requires that ManagedClusters have their former labels and annotations. Only a rollout that did not complete leaves its labels,
+// requireHubRestored requires that no view or action is left, and that ManagedClusters have their former labels and annotations. Only a rollout that did not complete leaves its labels,
 // which no sweeper removes.
 func (s *scenarioRun) requireHubRestored(t *testing.T) {
 	t.Helper()
@@ -44,6 +45,9 @@ func (s *scenarioRun) requireHubRestored(t *testing.T) {
 		s.unlabel(t)
 	}
 	require.Equal(t, s.registered, s.registrations(t))
+	for _, kind := range []string{"view.open-cluster-management.io/v1beta1/ManagedClusterView", "action.open-cluster-management.io/v1beta1/ManagedClusterAction"} {
+		require.Eventually(t, func() bool { return len(s.onHub(t, kind)) == 0 }, waitLimit, 100*time.Millisecond, "a %s is left", kind)
+	}
 }
 
 // unlabel removes the label of scenarios from all ManagedClusters.

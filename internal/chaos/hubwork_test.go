@@ -26,7 +26,7 @@ import (
 func enforcing() state {
 	return groupState("InProgress, policies enforced", "AwaitCompliance", func(t *testing.T, s *scenarioRun, at target) reached {
 		var compliant atomic.Bool
-		s.createOnHub(t, "testdata/policy.yaml", at)
+		s.createOnHub(t, "testdata/policy.yaml", at.spoke.Name)
 		hub, err := propagator.Start(t.Context(), s.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration {
 			if compliant.Load() {
 				return 0
@@ -65,7 +65,7 @@ func lookingUp() state {
 			answer()
 			graph.Close()
 		})
-		s.createOnHub(t, "testdata/release.yaml", at, "UPSTREAM", graph.URL)
+		s.createOnHub(t, "testdata/release.yaml", at.spoke.Name, "UPSTREAM", graph.URL)
 		hub, err := propagator.Start(t.Context(), s.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration { return 0 }})
 		require.NoError(t, err)
 		t.Cleanup(hub.Stop)
@@ -130,7 +130,7 @@ func (s *scenarioRun) awaitComplianceStatus(t *testing.T, policy string) {
 // creatingWorks: a ManifestWork is created for a cluster whose agent has not applied it yet.
 func creatingWorks() state {
 	return groupState("InProgress, manifest works created", "AwaitManifestWorks", func(t *testing.T, s *scenarioRun, at target) reached {
-		s.createOnHub(t, "testdata/work.yaml", at)
+		s.createOnHub(t, "testdata/work.yaml", at.spoke.Name)
 		w := s.smallRollout(t, at, func(spec *ranv1.ClusterGroupUpgradeSpec) {
 			spec.NodeMaintenance, spec.ManifestWorkTemplates = nil, []string{s.name + "-motd"}
 		})
@@ -162,18 +162,14 @@ func hubKinds() []string {
 	}
 }
 
-// createOnHub creates the objects of a file, with the name of the scenario and for the cluster of the node, and with other replaced words. The cleanup deletes all objects of
+// createOnHub creates the objects of a file, with the name of the scenario and for a cluster, and with other replaced words. The cleanup deletes all objects of
 // hubKinds, including those that a terminated rollout left.
-func (s *scenarioRun) createOnHub(t *testing.T, file string, at target, replace ...string) {
+func (s *scenarioRun) createOnHub(t *testing.T, file, cluster string, replace ...string) {
 	t.Helper()
 	hub, err := s.Watch(t.Context(), s.Hub)
 	require.NoError(t, err)
-	content, err := os.ReadFile(file)
-	require.NoError(t, err)
-	for _, document := range strings.Split(strings.NewReplacer(append(replace, "SCENARIO", s.name, "CLUSTER", at.spoke.Name)...).Replace(string(content)), "\n---\n") {
-		object := &unstructured.Unstructured{}
-		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
-		require.NoError(t, client.IgnoreAlreadyExists(hub.Client.Create(t.Context(), object)), document)
+	for _, object := range s.documents(t, file, cluster, replace...) {
+		require.NoError(t, client.IgnoreAlreadyExists(hub.Client.Create(t.Context(), &object)), object.GetName())
 	}
 	t.Cleanup(func() {
 		for _, kind := range hubKinds() {
@@ -182,6 +178,20 @@ func (s *scenarioRun) createOnHub(t *testing.T, file string, at target, replace 
 			}
 		}
 	})
+}
+
+// documents are the objects of a file, with the name of the scenario and that of a cluster.
+func (s *scenarioRun) documents(t *testing.T, file, cluster string, replace ...string) []unstructured.Unstructured {
+	t.Helper()
+	content, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var objects []unstructured.Unstructured
+	for _, document := range strings.Split(strings.NewReplacer(append(replace, "SCENARIO", s.name, "CLUSTER", cluster)...).Replace(string(content)), "\n---\n") {
+		object := unstructured.Unstructured{}
+		require.NoError(t, yaml.Unmarshal([]byte(document), &object.Object))
+		objects = append(objects, object)
+	}
+	return objects
 }
 
 // onHub lists the objects of a kind, given as <group>/<version>/<kind>.

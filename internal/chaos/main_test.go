@@ -106,6 +106,9 @@ func (s *testFleet) prepare(ctx context.Context) error {
 	if s.second, err = s.AddWorker(); err != nil {
 		return err
 	}
+	if err := s.registerIslands(ctx); err != nil {
+		return err
+	}
 	var group errgroup.Group
 	group.Go(func() error { return s.DeployDemo(ctx, s.Spokes[0]) })
 	for _, spoke := range s.Spokes[1:] {

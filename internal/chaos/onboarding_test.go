@@ -71,7 +71,7 @@ func faultDuringOnboarding(fault func(*testing.T, *scenarioRun, client.Client, s
 		registered.SetLabels(map[string]string{policies.LabelName: cluster})
 		require.NoError(t, hub.Create(t.Context(), registered))
 		t.Cleanup(func() { require.NoError(t, client.IgnoreNotFound(hub.Delete(context.Background(), registered))) })
-		s.createOnHub(t, "testdata/newcluster.yaml", target{spoke: &devstack.Cluster{Name: cluster}})
+		s.createOnHub(t, "testdata/newcluster.yaml", cluster)
 		var compliant atomic.Bool
 		simulated, err := propagator.Start(t.Context(), s.Hub.Config, propagator.Options{Takes: func(string, string) time.Duration {
 			if compliant.Load() {

@@ -69,6 +69,8 @@ func rolloutMoments() []moment {
 		{"rollouts are stopped", []state{notEnabled(), paused(), cancelling()}},
 		{"rollouts may not start", []state{waitingForApproval(), blocked()}},
 		{"clusters are prepared", []state{precaching(), backingUp()}},
+		{"an agent is asked to precache", []state{precachingByAgent()}},
+		{"an agent backs up", []state{backingUpByAgent()}},
 		{"a cluster soaks", []state{soaking()}},
 		{"a cluster is offline", []state{offline()}},
 		{"the catch-up batch is running", []state{catchingUp()}},
@@ -78,6 +80,8 @@ func rolloutMoments() []moment {
 		{"clusters are labelled", []state{changing(true), changing(false)}},
 		{"policies are enforced and manifest works created", []state{enforcing(), creatingWorks()}},
 		{"the set of a cluster is not bound", []state{unselectable()}},
+		{"an agent approves an InstallPlan", []state{approvingByAgent()}},
+		{"a manifest work is removed", []state{removingWorks()}},
 	}
 }
 
@@ -104,7 +108,8 @@ func crashScenario(name string, how end, targets func(*scenarioRun, *testing.T) 
 func rolloutStates() []string {
 	return []string{
 		"planning", "planning, its release looked up", "NotEnabled", "WaitingForApproval", "precaching", "blocked", "backup", beforeEnable, "InProgress, the canary's batch", "InProgress, a later batch",
-		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works created", "InProgress, WaitingForPlacement", "InProgress, the catch-up batch", "soaking", "ClustersOffline", "Paused", "cancelling", "cleaning up after a timeout",
+		"InProgress, its cluster held", "InProgress, policies enforced", "InProgress, manifest works created", "InProgress, WaitingForPlacement", "InProgress, the catch-up batch", "precaching by an agent",
+		"backup by an agent", "InProgress, InstallPlans approved by an agent", "InProgress, a manifest work removed", "soaking", "ClustersOffline", "Paused", "cancelling", "cleaning up after a timeout",
 		afterCompletion,
 	}
 }
