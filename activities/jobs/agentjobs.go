@@ -115,10 +115,10 @@ func (j *Activities) runThroughAgent(ctx context.Context, hub *kube.Cluster, in 
 		if wait != nil {
 			last = wait
 		}
-		return temporal.Observation{Cluster: in.Cluster, Wait: wait}, done, a.explain(err)
+		return temporal.Observation{Cluster: in.Cluster, Wait: wait}, done, err
 	})
 	if err != nil || done {
-		return err
+		return a.explain(err)
 	}
 	return a.seen(nil).timedOut(last.Message, last.Blockers...)
 }
@@ -131,7 +131,7 @@ func (a *agentJob) seen(found *batchv1.Job) jobSeen {
 // explain turns an error of the hub into one with advice.
 func (a *agentJob) explain(err error) error {
 	if apierrors.IsForbidden(err) {
-		return temporal.Error(temporal.ErrForbidden, fmt.Sprintf("the hub: %v: apply deploy/rbac/views.yaml on it", err), err)
+		return temporal.Error(temporal.ErrForbidden, fmt.Sprintf("the hub: %s: apply deploy/rbac/hub.yaml and views.yaml on it", temporal.ErrorMessage(err)), err)
 	}
 	return activitykit.Explain(a.hub, "run "+jobPath(a.job)+" through the agent of cluster "+a.in.Cluster, err)
 }

@@ -399,6 +399,19 @@ func TestAClusterThatIsNotRegisteredFails(t *testing.T) {
 	require.ErrorContains(t, err, "ManagedCluster nowhere does not exist")
 }
 
+// An administrator may grant the right while the rollout waits.
+func TestARightThatIsMissingOnTheHubIsNamed(t *testing.T) {
+	i := newIsland(t)
+	account, err := activitytest.Stack.Cluster(activitytest.HubName).ServiceAccountConfig(t.Context(), "drydock-system", "drydock-initiator")
+	require.NoError(t, err)
+	clusters := kube.New(kube.FromConfigs(account, nil), kube.Options{})
+	t.Cleanup(clusters.Close)
+	err = (&jobs.Activities{Clusters: clusters}).RunClusterJob(t.Context(), i.preparation("island-forbidden", precache.Backup))
+	require.Equal(t, temporal.ErrForbidden, temporal.ErrorType(err), "%v", err)
+	require.False(t, temporal.Final(err))
+	require.ErrorContains(t, err, "apply deploy/rbac/hub.yaml and views.yaml on it")
+}
+
 // The spoke serves no views.
 func TestAHubWithoutViewsIsNoWayToAClusterWithoutCredentials(t *testing.T) {
 	clusters := kube.New(kube.FromConfigs(activitytest.Stack.Cluster(activitytest.SpokeName).Config, nil), kube.Options{})

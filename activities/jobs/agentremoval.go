@@ -31,12 +31,16 @@ func (j *Activities) removeThroughAgent(ctx context.Context, hub *kube.Cluster, 
 		var done bool
 		var err error
 		last, done, err = a.remove(ctx, reader)
-		return temporal.Observation{Wait: last}, done, a.explain(err)
+		return temporal.Observation{Wait: last}, done, err
 	})
-	if err == nil && !done {
-		err = temporal.Error(ReasonJobStopping, jobPath(a.job)+" is not removed: "+last.Message, nil)
+	left := viewsapi.RemoveAll(ctx, hub, a.owner, []string{in.Cluster})
+	switch {
+	case err != nil:
+		return a.explain(err)
+	case !done:
+		return temporal.Error(ReasonJobStopping, jobPath(a.job)+" is not removed: "+last.Message, nil)
 	}
-	return errors.Join(err, viewsapi.RemoveAll(ctx, hub, a.owner, []string{in.Cluster}))
+	return left
 }
 
 // remove returns whether the Job is removed, or needs not be, and the wait for that.

@@ -18,12 +18,12 @@ import (
 
 // FuzzJobStatus judges Jobs and pods whose statuses others wrote. Only a condition Complete ends the wait for a Job as done.
 func FuzzJobStatus(f *testing.F) {
-	f.Add([]byte(`{}`), []byte(`{}`), false)
-	f.Add([]byte(`{"conditions":[{"type":"Complete","status":"True"}]}`), []byte(`{"phase":"Running"}`), false)
-	f.Add([]byte(`{"conditions":[{"type":"Failed","status":"True","reason":"DeadlineExceeded","message":"x"}],"failed":-1}`), []byte(`{"phase":"Failed","containerStatuses":[{"state":{"terminated":{"exitCode":1,"message":"\u0000"}}}]}`), false)
-	f.Add([]byte(`{"conditions":[{"type":"Complete","status":"Unknown"},{"type":"Failed","status":"False"}]}`), []byte(`{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","message":"full"}]}`), true)
-	f.Add([]byte(`{"conditions":null}`), []byte(`{"phase":"Pending","initContainerStatuses":[{"state":{"waiting":{}}},{"state":null}]}`), false)
-	f.Fuzz(func(t *testing.T, jobStatus, podStatus []byte, deleted bool) {
+	f.Add([]byte(`{}`), []byte(`{}`), false, true)
+	f.Add([]byte(`{"conditions":[{"type":"Complete","status":"True"}]}`), []byte(`{"phase":"Running"}`), false, false)
+	f.Add([]byte(`{"conditions":[{"type":"Failed","status":"True","reason":"DeadlineExceeded","message":"x"}],"failed":-1}`), []byte(`{"phase":"Failed","containerStatuses":[{"state":{"terminated":{"exitCode":1,"message":"\u0000"}}}]}`), false, false)
+	f.Add([]byte(`{"conditions":[{"type":"Complete","status":"Unknown"},{"type":"Failed","status":"False"}]}`), []byte(`{"phase":"Pending","conditions":[{"type":"PodScheduled","status":"False","message":"full"}]}`), true, true)
+	f.Add([]byte(`{"conditions":null}`), []byte(`{"phase":"Pending","initContainerStatuses":[{"state":{"waiting":{}}},{"state":null}]}`), false, false)
+	f.Fuzz(func(t *testing.T, jobStatus, podStatus []byte, deleted, byAgent bool) {
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "patch"}}
 		pod := corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "ops", Name: "patch-1"}}
 		if json.Unmarshal(jobStatus, &job.Status) != nil || json.Unmarshal(podStatus, &pod.Status) != nil {
@@ -37,6 +37,7 @@ func FuzzJobStatus(f *testing.F) {
 			run:     jobRun{node: "n1", deadline: new(now.Add(time.Hour)), timedOut: temporal.ErrJobTimedOut},
 			cluster: &kube.Cluster{Name: "c"}, created: job, found: job, pods: []corev1.Pod{pod},
 		}
+		seen.byAgent = byAgent
 		wait, done, err := seen.judge()
 		complete := slices.ContainsFunc(job.Status.Conditions, func(c batchv1.JobCondition) bool {
 			return c.Type == batchv1.JobComplete && c.Status == corev1.ConditionTrue

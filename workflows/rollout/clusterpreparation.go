@@ -172,6 +172,7 @@ func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrep
 	job.Deadline = workflow.Now(ctx).Add(jobRemovalLimit)
 	if left := retrier.Wait(cleanUp, "remove the job of "+cluster.Name, &job.Deadline, jobs.ReasonJobStopping, p.jobs.RemoveClusterJob, job, nil); left != nil {
 		p.log.Warn("Could not remove a job; it will expire via its TTL", "cluster", cluster.Name, "error", left)
+		_ = p.removeViews(cleanUp, retrier.Until(workflow.Now(ctx).Add(policy.HubLimit)), cluster.Name)
 	}
 	switch {
 	case err == nil:
@@ -200,7 +201,8 @@ func (p *clusterPreparation) runJob(ctx workflow.Context, retrier kit.Retrier, j
 		// An activity that waits for an agent may have asked it to create the Job.
 		if workflow.Await(ctx, func() bool {
 			_, blocked = p.startBlocked(job.Cluster)
-			return blocked != "" && jobs.BeforeCreation(p.clusters[job.Cluster].Reason)
+			progress := p.clusters[job.Cluster]
+			return blocked != "" && progress.State == ranv1.PreparationPreparingToStart && jobs.BeforeCreation(progress.Reason)
 		}) == nil {
 			stop()
 		}
@@ -209,11 +211,17 @@ func (p *clusterPreparation) runJob(ctx workflow.Context, retrier kit.Retrier, j
 	if err == nil || running.Err() == nil || ctx.Err() != nil {
 		return err
 	}
-	in := viewsactivities.RemoveViewsInput{Owner: p.in.Owner, Clusters: []string{job.Cluster}}
-	if err := kit.HubRetrier(retrier.Report).Run(ctx, "remove the views and actions of "+job.Cluster, p.views.RemoveViews, in, nil); err != nil {
+	if err := p.removeViews(ctx, retrier, job.Cluster); err != nil {
 		return err
 	}
 	return temporal.Error(temporal.ErrHeld, blocked, nil)
+}
+
+// removeViews removes the views and actions of a cluster. An action that its agent has not begun would take effect later.
+func (p *clusterPreparation) removeViews(ctx workflow.Context, retrier kit.Retrier, cluster string) error {
+	hub := kit.HubRetrier(retrier.Report).Until(retrier.Deadline)
+	in := viewsactivities.RemoveViewsInput{Owner: p.in.Owner, Clusters: []string{cluster}}
+	return hub.Run(ctx, "remove the views and actions of "+cluster, p.views.RemoveViews, in, nil)
 }
 
 // observed records the state of the Job of a cluster.
@@ -226,8 +234,8 @@ func (p *clusterPreparation) observed(seen temporal.Observation) {
 	switch {
 	case seen.Wait.Reason == jobs.ReasonJobRunning:
 		state = ranv1.PreparationActive
-	case jobs.BeforeCreation(seen.Wait.Reason):
-		state = ranv1.PreparationPreparingToStart
+	case jobs.BeforeCreation(seen.Wait.Reason): // an attempt after a crash does not know the Job until the agent has read it
+		state = progress.State
 	}
 	p.record(seen.Cluster, precache.Progress{State: state, Reason: seen.Wait.Reason, Message: seen.Wait.Message})
 }

@@ -2,14 +2,17 @@ package rollout_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 
 	jobsactivities "drydock.dev/drydock/activities/jobs"
 	viewsactivities "drydock.dev/drydock/activities/views"
@@ -141,7 +144,6 @@ func TestAJobThatWaitsForAnAgentIsNotCreatedDuringAHoldOrPause(t *testing.T) {
 	for by, stop := range workflowtest.Stops {
 		t.Run(by, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
-			workflowtest.Simulate(w, "RemoveViews", func(viewsactivities.RemoveViewsInput) any { return nil })
 			w.Blocked["RunClusterJob"] = true
 			w.RegisterDelayedCallback(func() {
 				w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{Cluster: "c1", Wait: &drydockv1.Wait{Reason: jobsactivities.ReasonAgentPending, Message: "waiting for the agent"}})
@@ -172,6 +174,49 @@ func TestAJobThatWaitsForAnAgentIsNotCreatedDuringAHoldOrPause(t *testing.T) {
 			require.Equal(t, 10*time.Second, jobs[1].(jobsactivities.ClusterJob).Interval)
 		})
 	}
+}
+
+// Each part has an offline cluster. Its others are prepared, and the next part starts.
+func TestOfflineClustersDoNotBlockThePreparationOfOthers(t *testing.T) {
+	var many []string
+	for i := range rollout.MaxPreparations*rollout.ClustersPerPreparation + 1 {
+		many = append(many, fmt.Sprintf("c%04d", i))
+	}
+	w, _ := workflowtest.NewPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, rollout.ClustersPerPreparation))...)
+	isOffline := func(cluster string) bool { return strings.HasSuffix(cluster, "00") && cluster != many[len(many)-1] }
+	back := false
+	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(ctx context.Context, job jobsactivities.ClusterJob) error {
+		if back || !isOffline(job.Cluster) {
+			return nil
+		}
+		wait := &drydockv1.Wait{Reason: jobsactivities.ReasonAgentOffline, Message: "its ManagedCluster is not Available"}
+		if err := w.SignalWorkflowByID(activity.GetInfo(ctx).WorkflowExecution.ID, temporal.SignalObserved, temporal.Observation{Cluster: job.Cluster, Wait: wait}); err != nil {
+			return err
+		}
+		return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil) // it is tried again
+	})
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.Equal(t, ranv1.PreparationSucceeded, status.Precaching.Status[many[len(many)-1]], "it was in none of the first parts")
+		require.Equal(t, ranv1.PreparationPreparingToStart, status.Precaching.Status[many[0]])
+		back = true
+	}, 30*time.Minute)
+	object := workflowtest.ARollout()
+	object.Spec.PreCaching = true
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
+	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
+	require.EqualValues(t, len(many), status.Counts.Complete)
+}
+
+// An action that its agent has not begun would take effect later.
+func TestViewsAndActionsAreRemovedEvenIfAJobIsNot(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RemoveClusterJob"] = workflowtest.Always(errors.New("the hub does not answer"))
+	w.ExecuteWorkflow(rollout.ClusterPreparation, rollout.PreparationInput{
+		Owner: "cgu/ops/june/run", Work: precache.Work{Kind: precache.Backup, Timeout: time.Hour}, Clusters: []rollout.ClusterToPrepare{{Name: "c1", TaskQueue: temporal.TaskQueue}},
+	})
+	require.Equal(t, ranv1.PreparationSucceeded, workflowtest.RequireResult[map[string]precache.Progress](w)["c1"].State)
+	require.Equal(t, []any{viewsactivities.RemoveViewsInput{Owner: "cgu/ops/june/run", Clusters: []string{"c1"}}}, w.InputsOf("RemoveViews"))
 }
 
 func TestTheSweeperOfTheHubIsAwakeBeforeAnAgentIsAsked(t *testing.T) {

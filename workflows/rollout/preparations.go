@@ -9,6 +9,7 @@ import (
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
+	"drydock.dev/drydock/activities/jobs"
 	"drydock.dev/drydock/activities/rollouts"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -23,7 +24,7 @@ import (
 const (
 	// clustersPerPreparation is the number of clusters of one ClusterPreparation.
 	clustersPerPreparation = 100
-	// maxPreparations is the maximum number of ClusterPreparations in progress, not counting those that wait for the release of held clusters. Each
+	// maxPreparations is the maximum number of ClusterPreparations in progress, not counting those that only wait for held and offline clusters. Each
 	// Job takes an activity slot of the workers.
 	maxPreparations = 5
 )
@@ -204,36 +205,37 @@ func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
 	for g.holds.AwaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil {
 		held := g.holds.State.Number
 		g.record.showPreparation(ctx, p)
-		mayStart := func() bool { return g.unheldParts() < maxPreparations && !g.status.Paused && len(p.next()) > 0 }
+		mayStart := func() bool { return g.busyParts() < maxPreparations && !g.status.Paused && len(p.next()) > 0 }
 		if workflow.Await(ctx, func() bool { return mayStart() || g.holds.State.Number != held }) == nil && ctx.Err() == nil && mayStart() {
 			g.startPart(ctx, p, p.next())
 		}
 	}
 }
 
-// unheldParts is the number of ClusterPreparations that do not only wait for a release.
-func (g *groupUpgrade) unheldParts() int {
-	unheld := 0
+// busyParts is the number of ClusterPreparations that do not only wait for held and offline clusters.
+func (g *groupUpgrade) busyParts() int {
+	busy := 0
 	for _, part := range g.activeParts {
-		if !part.waitsForRelease() {
-			unheld++
+		if !part.waits() {
+			busy++
 		}
 	}
-	return unheld
+	return busy
 }
 
-// waitsForRelease reports whether all unfinished clusters of the part are held.
-func (part *preparationPart) waitsForRelease() bool {
-	held := false
+// waits reports whether all unfinished clusters of the part are held, or offline before their Jobs exist.
+func (part *preparationPart) waits() bool {
+	waits := false
 	for _, name := range part.clusters {
+		progress := part.of.progress[name]
 		switch {
-		case part.of.startHold(name) != nil:
-			held = true
-		case !part.of.progress[name].State.Over():
+		case part.of.startHold(name) != nil, progress.Reason == jobs.ReasonAgentOffline:
+			waits = true
+		case !progress.State.Over():
 			return false
 		}
 	}
-	return held
+	return waits
 }
 
 // startHold is the hold that prevents the Job of a cluster; nil: none does, or the Job exists already.

@@ -18,6 +18,7 @@ import (
 	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/activities/sweeper"
+	viewsactivities "drydock.dev/drydock/activities/views"
 	windowsactivities "drydock.dev/drydock/activities/windows"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -87,6 +88,7 @@ func (w *World) register() {
 		return w.Jobs[string(job.Work.Kind)+" "+job.Cluster]
 	}, activity.RegisterOptions{Name: "RunClusterJob"})
 	Simulate(w, "RemoveClusterJob", func(jobs.ClusterJob) any { return nil })
+	Simulate(w, "RemoveViews", func(viewsactivities.RemoveViewsInput) any { return nil })
 	w.RegisterAs(temporal.ClusterPreparation, rolloutworkflow.ClusterPreparation)
 	Simulate(w, "ChangeClusters", func(rollouts.ChangeClustersInput) any { return nil })
 	Simulate(w, "LoadHolds", func(struct{}) any { return w.LoadedHolds })

@@ -7,7 +7,6 @@ import (
 	"go.temporal.io/sdk/activity"
 
 	installplansactivities "drydock.dev/drydock/activities/installplans"
-	viewsactivities "drydock.dev/drydock/activities/views"
 	"drydock.dev/drydock/internal/installplans"
 )
 
@@ -45,7 +44,6 @@ func (w *PolicyWorld) simulateInstallPlans() {
 	Simulate(w.World, "ApproveInstallPlans", func(installplansactivities.ApproveInstallPlansInput) any {
 		return []installplansactivities.FailedApproval{}
 	})
-	Simulate(w.World, "RemoveViews", func(viewsactivities.RemoveViewsInput) any { return nil })
 }
 
 // changedPlans returns the clusters whose state has changed for the caller.

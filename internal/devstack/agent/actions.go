@@ -40,7 +40,11 @@ func (a *Agents) serveAction(ctx context.Context, action *unstructured.Unstructu
 		err = carryOut(ctx, cluster, kind, action)
 	}
 	if err != nil {
-		done.Status, done.Reason, done.Message = metav1.ConditionFalse, kind+"ResourceFailed", fmt.Sprintf("failed to handle %s action with err: %v", kind, err)
+		reason := kind + "ResourceFailed"
+		if errors.Is(err, errInvalidType) {
+			reason = "ActionTypeInvalid"
+		}
+		done.Status, done.Reason, done.Message = metav1.ConditionFalse, reason, fmt.Sprintf("failed to handle %s action with err: %v", kind, err)
 	}
 	a.tried[string(action.GetUID())] = action.GetResourceVersion()
 	if a.options.Forgets(action.GetNamespace()) {
@@ -71,6 +75,8 @@ func described(action *unstructured.Unstructured, does string) string {
 	return action.GetNamespace() + " " + kind + " " + name
 }
 
+var errInvalidType = errors.New("invalid action type")
+
 // carryOut does on a cluster what an action says.
 func carryOut(ctx context.Context, cluster client.Client, does string, action *unstructured.Unstructured) error {
 	work, _, _ := unstructured.NestedMap(action.Object, "spec", "kube")
@@ -96,7 +102,7 @@ func carryOut(ctx context.Context, cluster client.Client, does string, action *u
 		object.SetName(work["name"].(string))
 		return cluster.Delete(ctx, object, client.PropagationPolicy(metav1.DeletePropagationForeground))
 	}
-	return errors.New("invalid action type")
+	return errInvalidType
 }
 
 // update merges a template into an object. Fields that the template omits are removed.
