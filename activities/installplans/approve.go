@@ -78,7 +78,7 @@ func (a *Activities) ApproveInstallPlans(ctx context.Context, in ApproveInstallP
 
 func (a *Activities) approve(ctx context.Context, owner viewsapi.Owner, approval installplans.Approval) error {
 	log := activitykit.OwnerLogger(ctx, approval.Cluster, owner.Mark)
-	if a.hasCredentials(approval.Cluster) {
+	if a.Clusters.Reaches(approval.Cluster) {
 		cluster, err := a.Clusters.Cluster(ctx, approval.Cluster)
 		if err != nil {
 			return err

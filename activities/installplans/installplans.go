@@ -32,12 +32,6 @@ func (r Rollout) owner() viewsapi.Owner {
 	return viewsapi.Owner{NamespacedName: types.NamespacedName{Namespace: r.Namespace, Name: r.Name}, Mark: r.Owner}
 }
 
-// hasCredentials reports whether this worker has credentials for a cluster.
-func (a *Activities) hasCredentials(cluster string) bool {
-	known, inClusterWorker := a.Clusters.Knows(cluster)
-	return known && !inClusterWorker
-}
-
 // KnownCluster is a cluster on which a policy with Subscriptions is enforced, and the digest of its last known state.
 type KnownCluster struct {
 	Cluster string `json:"cluster"`
@@ -69,7 +63,7 @@ func (a *Activities) AwaitInstallPlans(ctx context.Context, in AwaitInstallPlans
 	defer stop()
 	var throughAgents []KnownCluster
 	for _, known := range in.Clusters {
-		if a.hasCredentials(known.Cluster) {
+		if a.Clusters.Reaches(known.Cluster) {
 			w.running.Go(func() { w.watchCluster(ctx, a.Clusters, known) })
 			continue
 		}

@@ -48,7 +48,7 @@ func (a *Agents) serveAction(ctx context.Context, action *unstructured.Unstructu
 	}
 	a.tried[string(action.GetUID())] = action.GetResourceVersion()
 	if a.options.Forgets(action.GetNamespace()) {
-		return usualInterval, nil
+		return restarts, nil
 	}
 	if err := a.updateStatus(ctx, action, done); err != nil {
 		return usualInterval, err

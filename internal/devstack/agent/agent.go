@@ -32,6 +32,8 @@ const (
 	usualInterval = 30 * time.Second
 	// keepsActions is how long an action that is over stays.
 	keepsActions = time.Minute
+	// restarts is how long a crashed agent takes to restart.
+	restarts = 100 * time.Millisecond
 )
 
 // ErrNotBegun: the agent has not begun an action.
