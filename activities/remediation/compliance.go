@@ -2,6 +2,7 @@ package remediation
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -162,8 +163,9 @@ type complianceWatch struct {
 	latest map[string]policies.ClusterCompliance
 	// missing are the objects that did not exist on the API server, by item.
 	missing map[missingObject]bool
-	// alarm goes off when the compliance of a cluster may change without a change of an object.
-	alarm *time.Timer
+	// settles is when the compliance of a cluster, or of all clusters (""), may change without a change of an object. alarm goes off at the first of these times.
+	settles map[string]time.Time
+	alarm   *time.Timer
 }
 
 type missingObject struct {
@@ -175,7 +177,7 @@ type missingObject struct {
 func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWatch {
 	w := &complianceWatch{
 		ComplianceReader: s, clusters: clusters, latest: map[string]policies.ClusterCompliance{}, missing: map[missingObject]bool{},
-		alarm: time.NewTimer(0),
+		settles: map[string]time.Time{}, alarm: time.NewTimer(0),
 	}
 	w.alarm.Stop()
 	for _, known := range clusters {
@@ -188,63 +190,114 @@ func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWat
 	return w
 }
 
+// await waits until the condition holds. It reads all clusters once, and after changes of Related; and then those that have changed: thousands may be in a batch,
+// and all the time one of them reports something.
 func (w *complianceWatch) await(ctx context.Context, until func() bool) error {
-	kinds := slices.Clone(w.Related)
+	var kinds []client.Object
+	record := func(object client.Object) *kube.Recorded {
+		recorded := kube.Record(object)
+		kinds = append(kinds, recorded)
+		return recorded
+	}
+	var related []*kube.Recorded
+	for _, object := range w.Related {
+		related = append(related, record(object))
+	}
+	objects := map[string][]*kube.Recorded{}
 	for _, known := range w.clusters {
 		object := w.newObject()
 		object.SetNamespace(known.Cluster)
-		kinds = append(kinds, object, activitykit.ManagedCluster(known.Cluster))
+		objects[known.Cluster] = []*kube.Recorded{record(object), record(activitykit.ManagedCluster(known.Cluster))}
 	}
+	all := true
 	return activitykit.Waits{}.AwaitAlarm(ctx, w.alarm.C, w.Hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
-		err := w.readAll(ctx)
+		now := w.now()
+		all = all || changed(related) || due(w.settles, "", now)
+		var read []policies.KnownCluster
+		for _, known := range w.clusters {
+			if changed(objects[known.Cluster]) || all || due(w.settles, known.Cluster, now) {
+				read = append(read, known)
+			}
+		}
+		err := w.read(ctx, read)
+		all = false
 		return temporal.Observation{}, err == nil && until(), err
 	})
 }
 
-func (w *complianceWatch) readAll(ctx context.Context) error {
-	var next time.Time
-	earlier := func(again time.Time) {
-		if !again.IsZero() && (next.IsZero() || again.Before(next)) {
-			next = again
-		}
+// changed reports whether an object has changed since the last call.
+func changed(objects []*kube.Recorded) bool {
+	any := false
+	for _, recorded := range objects {
+		any = len(recorded.Take()) > 0 || any
 	}
-	seen := make([]policies.ClusterCompliance, len(w.clusters))
-	for i, known := range w.clusters {
-		letters := make([]byte, len(w.Names))
-		available := w.availability(known.Cluster)
-		for item := range w.Names {
-			object, err := w.object(ctx, known.Cluster, item)
-			if err != nil {
-				return err
-			}
-			letter, again, err := w.judge(ctx, item, object, available)
-			if err != nil {
-				return err
-			}
-			letters[item] = letter
-			earlier(again)
-		}
-		gone, err := activitykit.ManagedClusterGone(ctx, w.Hub, known.Cluster)
-		if err != nil {
+	return any
+}
+
+// due reports whether the compliance of a cluster may have changed because time has passed.
+func due(settles map[string]time.Time, cluster string, now time.Time) bool {
+	at, pending := settles[cluster]
+	return pending && !at.After(now)
+}
+
+// read reads clusters, and sets the alarm.
+func (w *complianceWatch) read(ctx context.Context, clusters []policies.KnownCluster) error {
+	if len(clusters) == len(w.clusters) {
+		clear(w.settles)
+	}
+	seen := make([]policies.ClusterCompliance, len(clusters))
+	for i, known := range clusters {
+		var err error
+		if seen[i], err = w.readCluster(ctx, known.Cluster); err != nil {
 			return err
 		}
-		seen[i] = policies.ClusterCompliance{Cluster: known.Cluster, Status: policies.ComplianceStatus(letters), ClusterDeleted: gone}
 	}
-	again, err := w.complete(ctx, w.clusters, seen)
+	again, err := w.complete(ctx, clusters, seen)
 	if err != nil {
 		return err
 	}
-	earlier(again)
-	for i, known := range w.clusters {
+	w.settle("", again)
+	for i, known := range clusters {
 		seen[i].Relapsed = w.latest[known.Cluster].Relapsed ||
 			known.Status.Of(known.Policy) == policies.Compliant && seen[i].Status.Of(known.Policy) != policies.Compliant
 		w.latest[known.Cluster] = seen[i]
 	}
 	w.alarm.Stop()
-	if !next.IsZero() {
-		w.alarm.Reset(next.Sub(w.now()))
+	if len(w.settles) > 0 {
+		first := slices.MinFunc(slices.Collect(maps.Values(w.settles)), time.Time.Compare)
+		w.alarm.Reset(first.Sub(w.now()))
 	}
 	return nil
+}
+
+// settle notes that the compliance of a cluster may change at a time; zero: it does not.
+func (w *complianceWatch) settle(cluster string, at time.Time) {
+	if first, pending := w.settles[cluster]; !at.IsZero() && (!pending || at.Before(first)) {
+		w.settles[cluster] = at
+	}
+}
+
+func (w *complianceWatch) readCluster(ctx context.Context, cluster string) (policies.ClusterCompliance, error) {
+	seen := policies.ClusterCompliance{Cluster: cluster}
+	delete(w.settles, cluster)
+	letters := make([]byte, len(w.Names))
+	available := w.availability(cluster)
+	for item := range w.Names {
+		object, err := w.object(ctx, cluster, item)
+		if err != nil {
+			return seen, err
+		}
+		letter, again, err := w.judge(ctx, item, object, available)
+		if err != nil {
+			return seen, err
+		}
+		letters[item] = letter
+		w.settle(cluster, again)
+	}
+	seen.Status = policies.ComplianceStatus(letters)
+	var err error
+	seen.ClusterDeleted, err = activitykit.ManagedClusterGone(ctx, w.Hub, cluster)
+	return seen, err
 }
 
 // object reads the object of an item from the cache; nil: it does not exist. If it is missing there, object reads it from the API server: the cache may lag,

@@ -16,7 +16,6 @@ import (
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/chaos/invariants"
-	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/propagator"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/rollout"

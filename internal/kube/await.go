@@ -27,7 +27,7 @@ type Recorded struct {
 	changed map[client.ObjectKey]bool
 }
 
-// Record returns a Recorded for the objects of that kind.
+// Record returns a Recorded for the objects of that kind, which may be one of IfServed, SingleObject or CacheMetadata.
 func Record(kind client.Object) *Recorded { return &Recorded{Object: kind} }
 
 // Take returns the objects that have changed since the last Take. It knows nothing of changes while no Await runs.
@@ -117,8 +117,13 @@ type watched struct {
 func (w *watcher) start(ctx context.Context) error {
 	kinds := w.pending
 	w.pending = nil
-	for _, kind := range kinds {
-		if by, stop, own, err := w.startOwn(ctx, kind); own {
+	for _, wanted := range kinds {
+		kind := wanted
+		recorded, _ := kind.(*Recorded)
+		if recorded != nil {
+			kind = recorded.Object
+		}
+		if by, stop, own, err := w.startOwn(ctx, kind, recorded); own {
 			if err != nil {
 				return err
 			}
@@ -129,13 +134,9 @@ func (w *watcher) start(ctx context.Context) error {
 		if isOptional {
 			kind = ifServed.Object
 		}
-		recorded, _ := kind.(*Recorded)
-		if recorded != nil {
-			kind = recorded.Object
-		}
 		found, err := w.cluster.Cache.GetInformer(ctx, kind)
 		if isOptional && (meta.IsNoMatchError(err) || apierrors.IsForbidden(err)) {
-			w.pending = append(w.pending, ifServed)
+			w.pending = append(w.pending, wanted)
 			continue
 		}
 		if err != nil {
@@ -161,13 +162,13 @@ func (w *watcher) refused() error {
 }
 
 // startOwn starts a watch for this wait only, and reports whether the kind requires one.
-func (w *watcher) startOwn(ctx context.Context, kind client.Object) (by *informer, stop func(), own bool, err error) {
+func (w *watcher) startOwn(ctx context.Context, kind client.Object, recorded *Recorded) (by *informer, stop func(), own bool, err error) {
 	switch kind := kind.(type) {
 	case singleWatch:
-		by, stop, err = w.cluster.watchSingle(ctx, kind.Object, w.changed)
+		by, stop, err = w.cluster.watchSingle(ctx, kind.Object, recorded, w.changed)
 		return by, stop, true, err
 	case *CachedMetadata:
-		by, stop, err = kind.watch(ctx, w.cluster, w.changed)
+		by, stop, err = kind.watch(ctx, w.cluster, recorded, w.changed)
 		return by, stop, true, err
 	}
 	return nil, nil, false, nil

@@ -44,8 +44,8 @@ func (k *CachedMetadata) List() []*metav1.PartialObjectMetadata {
 	return kept
 }
 
-func (k *CachedMetadata) watch(ctx context.Context, c *Cluster, changed chan<- struct{}) (own *informer, stop func(), err error) {
-	own, stop, err = c.watchSingle(ctx, k.Object, changed)
+func (k *CachedMetadata) watch(ctx context.Context, c *Cluster, recorded *Recorded, changed chan<- struct{}) (own *informer, stop func(), err error) {
+	own, stop, err = c.watchSingle(ctx, k.Object, recorded, changed)
 	if err == nil {
 		k.mu.Lock()
 		defer k.mu.Unlock()
@@ -56,7 +56,7 @@ func (k *CachedMetadata) watch(ctx context.Context, c *Cluster, changed chan<- s
 
 // watchSingle signals on changed after each change of the object, or of any object in its namespace if it has no name, until stop is called. It
 // returns after the watch has started.
-func (c *Cluster) watchSingle(ctx context.Context, object client.Object, changed chan<- struct{}) (own *informer, stop func(), err error) {
+func (c *Cluster) watchSingle(ctx context.Context, object client.Object, recorded *Recorded, changed chan<- struct{}) (own *informer, stop func(), err error) {
 	kind, err := apiutil.GVKForObject(object, c.Client.Scheme())
 	if err != nil {
 		return nil, nil, err
@@ -87,7 +87,13 @@ func (c *Cluster) watchSingle(ctx context.Context, object client.Object, changed
 		},
 	}
 	own = newInformer(source, &metav1.PartialObjectMetadata{}, 0, toolscache.Indexers{}, slog.Default())
-	notify := func(any) {
+	notify := func(event any) {
+		if missed, ok := event.(toolscache.DeletedFinalStateUnknown); ok {
+			event = missed.Obj
+		}
+		if of, known := event.(client.Object); known {
+			recorded.add(of)
+		}
 		select {
 		case changed <- struct{}{}:
 		default: // a check is pending
