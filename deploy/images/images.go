@@ -1,5 +1,7 @@
 package main
 
+import "drydock.dev/drydock/internal/precache/contract"
+
 // image is a container image with one static program, roots of trust for TLS, and nothing else.
 type image struct {
 	// program is its file name, and the name of the image. pkg is the package to compile.
@@ -29,7 +31,11 @@ var images = []image{
 		title: "Drydock", description: "The CLI of Drydock, its status page (serve) and its codec server.",
 	},
 	{
-		program: "drydock-standalone", pkg: ".", module: "deploy/standalone", user: nonRoot, limit: 60,
+		program: "drydock-standalone", pkg: ".", module: "deploy/standalone", user: nonRoot, limit: 70,
 		title: "Drydock standalone", description: "Drydock with Temporal in one process.",
+	},
+	{
+		program: "drydock-prepare", pkg: "./deploy/prepare", user: "0:0", links: []string{contract.PrecacheProgram}, limit: 10,
+		title: "Drydock prepare", description: "Precaches images and backs up nodes, in privileged Jobs.",
 	},
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"log"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -219,7 +220,7 @@ func TestTheSameProgramGivesTheSameImage(t *testing.T) {
 }
 
 func TestPushedImagesHaveTheirSBOM(t *testing.T) {
-	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true)))
+	server := httptest.NewServer(registry.New(registry.WithReferrersSupport(true), registry.Logger(log.New(io.Discard, "", 0))))
 	defer server.Close()
 	b := testBuilder(t, t.TempDir())
 	b.registry = strings.TrimPrefix(server.URL, "http://") + "/drydock"
