@@ -7,12 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
 	sdktemporal "go.temporal.io/sdk/temporal"
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -102,6 +102,7 @@ func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput
 	}
 	running, failed := setOf(in.Running), setOf(in.Failed)
 	var found NewClusters
+	var candidates []string
 	for i := range list.Items {
 		cluster := &list.Items[i]
 		name := cluster.GetName()
@@ -114,21 +115,46 @@ func lookForNew(ctx context.Context, hub *kube.Cluster, in AwaitNewClustersInput
 			if stays {
 				delete(failed, name)
 			}
-		case !running[name] && len(found.Found) < maxFound && rollout.ToOnboard(cluster):
-			candidate, isNew, err := newCluster(ctx, hub, name)
-			if err != nil {
-				return NewClusters{}, err
-			}
-			if isNew {
-				found.Found = append(found.Found, candidate)
-			}
+		case !running[name] && rollout.ToOnboard(cluster):
+			candidates = append(candidates, name)
 		}
+	}
+	slices.Sort(candidates)
+	var err error
+	if found.Found, err = newClusters(ctx, hub, candidates[:min(len(candidates), maxFound)]); err != nil {
+		return NewClusters{}, err
 	}
 	for name := range failed {
 		found.Settled = append(found.Settled, name)
 	}
 	slices.Sort(found.Settled)
-	slices.SortFunc(found.Found, func(a, b NewCluster) int { return strings.Compare(a.Name, b.Name) })
+	return found, nil
+}
+
+// newClusters returns those of the clusters that need onboarding. It reads them in parallel: the workflow interrupts a look that takes longer than the
+// rollouts of others to end.
+func newClusters(ctx context.Context, hub *kube.Cluster, names []string) ([]NewCluster, error) {
+	read := make([]*NewCluster, len(names))
+	reads, reading := errgroup.WithContext(ctx)
+	reads.SetLimit(activitykit.MaxParallelRequests)
+	for i, name := range names {
+		reads.Go(func() error {
+			found, isNew, err := newCluster(reading, hub, name)
+			if isNew {
+				read[i] = &found
+			}
+			return err
+		})
+	}
+	if err := reads.Wait(); err != nil {
+		return nil, err
+	}
+	var found []NewCluster
+	for _, one := range read {
+		if one != nil {
+			found = append(found, *one)
+		}
+	}
 	return found, nil
 }
 

@@ -77,6 +77,23 @@ func TestANewClusterIsFoundOnceAvailableWithItsOrderedPolicies(t *testing.T) {
 	require.Contains(t, found.Found[0].Problem, `policy ztp.odd: annotation ran.openshift.io/ztp-deploy-wave: "third" is not a whole number`)
 }
 
+// The ends of rollouts interrupt the watch: one read after the other would never find the next clusters on a slow hub.
+func TestNewClustersAreReadInParallel(t *testing.T) {
+	names := []string{"pair-1", "pair-2", "pair-3"}
+	for _, name := range names {
+		activitytest.ManagedCluster(t, name, nil)
+		activitytest.SetAvailable(t, name, "True")
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), activitytest.EventTimeout)
+	defer cancel()
+	found, err := newClusters(ctx, activitytest.HubThatPairsRequests(t, "/managedclusters/"), names)
+	require.NoError(t, err)
+	require.Len(t, found, len(names))
+	for i, cluster := range found {
+		require.Equal(t, names[i], cluster.Name)
+	}
+}
+
 func TestAFailedClusterIsSettledWhenDoneDetachedOrDeleted(t *testing.T) {
 	activitytest.ManagedCluster(t, "fresh-2", nil)
 	activitytest.SetAvailable(t, "fresh-2", "True")

@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -243,47 +242,14 @@ func TestPoliciesArePreparedAndCleanedUpInParallel(t *testing.T) {
 	}
 	attempt, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
-	prepared, err := preparePolicies(attempt, sideBySide(t), s.rollout)
+	prepared, err := preparePolicies(attempt, activitytest.HubThatPairsRequests(t, "/namespaces/"), s.rollout)
 	require.NoError(t, err)
 	for i, one := range prepared {
 		require.Equal(t, s.rollout.Policies[i], one.Ref, "in the order of the rollout")
 	}
-	_, err = cleanUpPolicies(attempt, sideBySide(t), s.rollout)
+	_, err = cleanUpPolicies(attempt, activitytest.HubThatPairsRequests(t, "/namespaces/"), s.rollout)
 	require.NoError(t, err)
 	require.Empty(t, s.created())
-}
-
-// sideBySide returns a hub that answers the first request about an object only when there is a second one.
-func sideBySide(t *testing.T) *kube.Cluster {
-	t.Helper()
-	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.HubName).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return &pairing{RoundTripper: next, second: make(chan struct{})}
-	})
-	paired, err := client.New(config, client.Options{})
-	require.NoError(t, err)
-	return &kube.Cluster{Name: activitytest.HubName, Client: client.WithFieldOwner(paired, "drydock")}
-}
-
-type pairing struct {
-	http.RoundTripper
-	begun  atomic.Int32
-	second chan struct{}
-}
-
-func (p *pairing) RoundTrip(request *http.Request) (*http.Response, error) {
-	if strings.Contains(request.URL.Path, "/namespaces/") {
-		switch p.begun.Add(1) {
-		case 1:
-			select {
-			case <-p.second:
-			case <-request.Context().Done():
-			}
-		case 2:
-			close(p.second)
-		}
-	}
-	return p.RoundTripper.RoundTrip(request)
 }
 
 func TestPoliciesThatCannotBeEnforcedAreRefused(t *testing.T) {
