@@ -39,7 +39,7 @@ func (r *Recorded) Take() []client.ObjectKey {
 	return changed
 }
 
-// add records a change; of nil: nobody wants to know.
+// add records a change, unless r is nil.
 func (r *Recorded) add(object client.Object) {
 	if r == nil {
 		return
