@@ -204,6 +204,12 @@ metadata: {namespace: NAMESPACE, name: configmaps}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: drydock-copied-configmaps}
 subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]
 ---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {namespace: default, name: configmaps}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: drydock-copied-configmaps}
+subjects: [{kind: ServiceAccount, namespace: drydock-system, name: drydock-hub}]
+---
 apiVersion: policy.open-cluster-management.io/v1
 kind: Policy
 metadata: {namespace: NAMESPACE, name: sized}

@@ -129,6 +129,7 @@ var UsedByActivities = map[string][]string{
 	"onboarding": {"drydock-hub: create clustergroupupgrades.ran.openshift.io", "drydock-hub: delete clustergroupupgrades.ran.openshift.io"},
 	"policies": {
 		"drydock-hub: get placementrules.apps.open-cluster-management.io", "drydock-hub: create placementrules.apps.open-cluster-management.io",
+		"drydock-hub: list placementrules.apps.open-cluster-management.io", "drydock-hub: watch placementrules.apps.open-cluster-management.io",
 		"drydock-hub: patch placementrules.apps.open-cluster-management.io", "drydock-hub: delete placementrules.apps.open-cluster-management.io",
 	},
 }
