@@ -163,6 +163,7 @@ drydock codec-server --encryption-key-file keys.yaml --origin http://localhost:8
 # search attributes in Temporal, CRDs on the hub and on a spoke
 drydock setup --hub-context hub --spoke-context spoke-1
 drydock setup --print-rbac hub | kubectl apply -f -`,
+	"explain": `drydock explain NoSlot`,
 	"doctor": `
 drydock doctor --hub-context hub --spoke-context spoke-1
 # in CI: fail also for warnings
