@@ -100,7 +100,7 @@ func TestAKilledBackupLeavesAWholeOne(t *testing.T) {
 	c.backUp()
 	for _, moment := range []string{
 		".unfinished-*", ".unfinished-*/cluster/*.part", ".unfinished-*/cluster/snapshot_*.db", ".unfinished-*/etc.tar.gz", ".unfinished-*/kubelet.tar.gz",
-		".unfinished-*/cluster/static_*", ".unfinished-*/SHA256SUMS", "backup-*",
+		".unfinished-*/cluster/static_*", ".unfinished-*/SHA256SUMS", "backup-*", ".unfinished-backup-*",
 	} {
 		older := c.backups()
 		require.NotEmpty(t, older)

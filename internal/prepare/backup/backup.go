@@ -180,10 +180,22 @@ func (r *run) removeOlder(name string) error {
 		if filepath.Base(path) == name {
 			continue
 		}
-		if err := os.RemoveAll(path); err != nil {
+		if err := r.remove(path); err != nil {
 			return fmt.Errorf("remove an older backup: %w", err)
 		}
 		r.printf("removed the older backup %s", filepath.Base(path))
 	}
 	return nil
+}
+
+// remove removes a whole backup. Killed half-way, it leaves an unfinished one, which the next run removes.
+func (r *run) remove(path string) error {
+	removed := filepath.Join(r.recovery, unfinished+filepath.Base(path))
+	if err := os.Rename(path, removed); err != nil {
+		return err
+	}
+	if err := host.SyncDirectory(r.recovery); err != nil {
+		return err
+	}
+	return os.RemoveAll(removed)
 }
