@@ -45,10 +45,10 @@ func (r *Activities) AwaitDeletedClusters(ctx context.Context, clusters []string
 	})
 }
 
-// gatherBack is how long clusters are gathered that are back: after an outage of the hub, thousands come back within a minute. gatherPerCluster is the
-// minimum for each watched cluster: the next watch has the names of all that stay offline in its input.
+// gatherChanges is how long changes are gathered: after an outage of the hub, thousands of clusters come back within a minute. gatherPerCluster is the minimum
+// for each watched cluster: the next watch has their names in its input.
 const (
-	gatherBack       = time.Second
+	gatherChanges    = time.Second
 	gatherPerCluster = 10 * time.Millisecond
 )
 
@@ -56,17 +56,43 @@ const (
 // ran it for some time, it returns that at once.
 func (r *Activities) AwaitClustersBack(ctx context.Context, clusters []string) (SeenClusters, error) {
 	return r.await(ctx, clusters, func(ctx context.Context, hub *kube.Cluster, seen *SeenClusters) (done bool, err error) {
-		if seen.Back, err = backAmong(ctx, hub, clusters); len(seen.Back) == 0 || err != nil {
-			return false, err
-		}
-		select {
-		case <-ctx.Done():
-			return true, nil
-		case <-time.After(max(gatherBack, time.Duration(len(clusters))*gatherPerCluster)):
-		}
-		seen.Back, err = backAmong(ctx, hub, clusters)
-		return len(seen.Back) > 0, err
+		return gathered(ctx, len(clusters), func() (bool, error) {
+			seen.Back, err = backAmong(ctx, hub, clusters)
+			return len(seen.Back) > 0, err
+		})
 	})
+}
+
+// AvailabilityWatch are clusters, and those of them that are known to be offline or deleted.
+type AvailabilityWatch struct {
+	Clusters []string `json:"clusters"`
+	Away     []string `json:"away,omitempty"`
+}
+
+// AwaitAvailabilityChange waits until others of the clusters are offline or deleted than is known, and returns all that are. If no worker ran it for some
+// time, it returns that at once.
+func (r *Activities) AwaitAvailabilityChange(ctx context.Context, in AvailabilityWatch) (SeenClusters, error) {
+	known := slices.Sorted(slices.Values(in.Away))
+	return r.await(ctx, in.Clusters, func(ctx context.Context, hub *kube.Cluster, seen *SeenClusters) (changed bool, err error) {
+		differs := func() (bool, error) {
+			*seen, err = look(ctx, hub, in.Clusters)
+			return !slices.Equal(known, slices.Sorted(slices.Values(slices.Concat(seen.Offline, seen.Deleted)))), err
+		}
+		return gathered(ctx, len(in.Clusters), differs)
+	})
+}
+
+// gathered calls a function that reports whether something has changed. After a change it waits for others, and calls it again.
+func gathered(ctx context.Context, clusters int, changed func() (bool, error)) (bool, error) {
+	if now, err := changed(); !now || err != nil {
+		return false, err
+	}
+	select {
+	case <-ctx.Done():
+		return true, nil
+	case <-time.After(max(gatherChanges, time.Duration(clusters)*gatherPerCluster)):
+	}
+	return changed()
 }
 
 // await looks at the ManagedClusters of clusters whenever one of them has changed, until it is done.

@@ -148,3 +148,36 @@ func deleteCluster(t *testing.T, name string) {
 	object.SetName(name)
 	require.NoError(t, activitytest.BareCluster(t).Client.Delete(t.Context(), object))
 }
+
+func TestAwaitAvailabilityChangeReturnsAllThatAreOfflineOrDeleted(t *testing.T) {
+	clusters := []string{"stays-online", "goes-offline", "goes-away"}
+	for _, name := range clusters {
+		activitytest.ManagedCluster(t, name, nil)
+		activitytest.SetAvailable(t, name, metav1.ConditionTrue)
+	}
+	lookUp(t, clusters, SeenClusters{})
+	var known SeenClusters
+	for _, change := range []struct {
+		make func()
+		seen SeenClusters
+	}{
+		{func() { activitytest.SetAvailable(t, "goes-offline", metav1.ConditionUnknown) }, SeenClusters{Offline: []string{"goes-offline"}}},
+		{func() { deleteCluster(t, "goes-away") }, SeenClusters{Offline: []string{"goes-offline"}, Deleted: []string{"goes-away"}}},
+		{func() { activitytest.SetAvailable(t, "goes-offline", metav1.ConditionTrue) }, SeenClusters{Deleted: []string{"goes-away"}}},
+	} {
+		var seen SeenClusters
+		ended := make(chan error, 1)
+		go func() {
+			var err error
+			in := AvailabilityWatch{Clusters: clusters, Away: slices.Concat(known.Deleted, known.Offline)}
+			seen, err = (&Activities{Clusters: activitytest.Clusters}).AwaitAvailabilityChange(t.Context(), in)
+			ended <- err
+		}()
+		change.make()
+		changedAt := time.Now()
+		require.NoError(t, <-ended)
+		require.Less(t, time.Since(changedAt), activitytest.EventTimeout, "an event ends the wait, not a periodic read")
+		require.Equal(t, change.seen, seen)
+		known = seen
+	}
+}

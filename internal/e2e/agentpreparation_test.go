@@ -72,15 +72,16 @@ func blockedBy(status ranv1.ClusterGroupUpgradeStatus, message string) bool {
 	return status.Wait != nil && slices.ContainsFunc(status.Wait.Blockers, func(b drydockv1.Blocker) bool { return strings.Contains(b.Message, message) })
 }
 
-// One cluster is prepared, the Job of another fails, and the agent of a third is silent for a while.
+// One cluster is prepared, the Job of another fails, and a third is offline until the first is complete.
 func TestClustersWithoutCredentialsArePreparedByTheirAgents(t *testing.T) {
 	reserve(t, policyHub, "spoke-4", "spoke-5", "spoke-6")
 	const name, policy = "agents-prepare", "atoll-motd"
-	calm, failing, silent := theFleet.Spokes[3], theFleet.Spokes[4], theFleet.Spokes[5]
-	var isSilent atomic.Bool
-	isSilent.Store(true)
-	agents := atolls(t, policy, func(cluster string) bool { return cluster == "atoll-silent" && isSilent.Load() },
-		map[string]*devstack.Cluster{"atoll-calm": calm, "atoll-failing": failing, "atoll-silent": silent})
+	calm, failing, offline := theFleet.Spokes[3], theFleet.Spokes[4], theFleet.Spokes[5]
+	var isOffline atomic.Bool
+	isOffline.Store(true)
+	agents := atolls(t, policy, func(cluster string) bool { return cluster == "atoll-offline" && isOffline.Load() },
+		map[string]*devstack.Cluster{"atoll-calm": calm, "atoll-failing": failing, "atoll-offline": offline})
+	setAvailable(t, "atoll-offline", "Unknown")
 	setUnschedulable(t, failing, true)
 	t.Cleanup(func() { setUnschedulable(t, failing, false) })
 	startRollout(t, fmt.Sprintf(`
@@ -88,7 +89,7 @@ apiVersion: ran.openshift.io/v1alpha1
 kind: ClusterGroupUpgrade
 metadata: {namespace: default, name: %s}
 spec:
-  clusters: [atoll-calm, atoll-failing, atoll-silent]
+  clusters: [atoll-calm, atoll-failing, atoll-offline]
   managedPolicies: [%s]
   preCaching: true
   preCachingConfigRef: {name: june}
@@ -103,10 +104,12 @@ spec:
 	})
 	setUnschedulable(t, failing, false)
 	awaitStatus(t, name, func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		return s.Precaching.Status["atoll-failing"] == ranv1.PreparationFailed && s.Precaching.Status["atoll-silent"] == ranv1.PreparationPreparingToStart &&
-			blockedBy(s, "waiting for the agent of the cluster to read job openshift-talo-pre-cache/")
+		return clusterOf(s, "atoll-calm").State == ranv1.ClusterComplete && s.Wait != nil && s.Wait.Reason == ranv1.ReasonClustersOffline &&
+			s.Precaching.Status["atoll-offline"] == ranv1.PreparationNotStarted && s.Backup.Status["atoll-offline"] == ranv1.PreparationNotStarted
 	})
-	isSilent.Store(false)
+	requireNoPreparationJobs(t, offline)
+	isOffline.Store(false)
+	setAvailable(t, "atoll-offline", "True")
 	agents.Wake()
 
 	status, code := awaitEnd(t, name)
@@ -119,7 +122,7 @@ spec:
 	require.Contains(t, failed.Message, "kubectl logs -n openshift-talo-pre-cache job/")
 	require.Empty(t, viewsAndActions(t, name))
 	require.Eventually(t, func() bool { return agents.Err() == nil }, stateLimit, 100*time.Millisecond, "conflicts with other writers are retried")
-	for _, spoke := range []*devstack.Cluster{calm, silent} {
+	for _, spoke := range []*devstack.Cluster{calm, offline} {
 		requireNoPreparationJobs(t, spoke)
 	}
 	kept, err := failing.Client.BatchV1().Jobs(pod.Namespace).List(t.Context(), metav1.ListOptions{})

@@ -1,6 +1,7 @@
 package precache_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -55,12 +56,13 @@ func TestJobsRunTheProgramsOfTheirImages(t *testing.T) {
 
 func TestTheConditionSummarizesAllClusters(t *testing.T) {
 	type states = map[string]ranv1.PreparationState
-	tests := []struct {
+	type summary struct {
 		name                    string
 		kind                    precache.Kind
 		states                  states
 		status, reason, message string
-	}{
+	}
+	tests := []summary{
 		{"no clusters", precache.Precaching, nil, "True", "PrecachingCompleted", "Precaching is completed for all clusters"},
 		{"not started", precache.Precaching, states{"a": "NotStarted", "b": "NotStarted"}, "False", "InProgress", "Precaching is not completed"},
 		{"in progress", precache.Precaching, states{"a": "Active", "b": "NotStarted", "c": "Succeeded"}, "False", "InProgress", "Precaching is in progress for 2 clusters"},
@@ -70,9 +72,16 @@ func TestTheConditionSummarizesAllClusters(t *testing.T) {
 		{"all failed", precache.Precaching, states{"a": "PrecacheTimeout"}, "False", "Failed", "Precaching failed for all clusters; failed: a"},
 		{"all backups failed", precache.Backup, states{"a": "BackupTimeout"}, "False", "Failed", "Backup failed for all the clusters; failed: a"},
 	}
-	for _, test := range tests {
+	left := []summary{
+		{"offline", precache.Backup, states{"a": "Succeeded", "b": "NotStarted"}, "False", "InProgress", "Backup is not completed for 1 clusters that were offline"},
+		{"all offline", precache.Precaching, states{"a": "NotStarted"}, "False", "InProgress", "Precaching is not completed for 1 clusters that were offline"},
+		{"offline and a failure", precache.Precaching, states{"a": "NotStarted", "b": "PrecacheTimeout"}, "False", "InProgress", "Precaching is not completed for 1 clusters that were offline; failed: b"},
+		{"one is back", precache.Backup, states{"a": "Active", "b": "NotStarted"}, "False", "InProgress", "Backup is in progress for 2 clusters"},
+		{"all are back", precache.Backup, states{"a": "Succeeded"}, "True", "BackupCompleted", "Backup is completed for all clusters"},
+	}
+	for i, test := range slices.Concat(tests, left) {
 		t.Run(test.name, func(t *testing.T) {
-			v := test.kind.Judge(test.states)
+			v := test.kind.Judge(test.states, i >= len(tests))
 			require.Equal(t, []string{test.status, test.reason, test.message}, []string{string(v.Status), v.Reason, v.Message})
 		})
 	}

@@ -44,7 +44,7 @@ type Verdict struct {
 
 // conditionWords are the reasons and messages of the conditions, from the documentation of TALM.
 type conditionWords struct {
-	done, completed, failedFor, failedForAll, inProgress, notBegun string
+	done, completed, failedFor, failedForAll, inProgress, notBegun, offline string
 }
 
 func (k Kind) words() conditionWords {
@@ -52,32 +52,38 @@ func (k Kind) words() conditionWords {
 		return conditionWords{
 			done: ranv1.ReasonBackupCompleted, completed: "Backup is completed for all clusters", failedFor: "Backup failed for %d clusters",
 			failedForAll: "Backup failed for all the clusters", inProgress: "Backup is in progress for %d clusters",
+			offline: "Backup is not completed for %d clusters that were offline",
 		}
 	}
 	return conditionWords{
 		done: ranv1.ReasonPrecachingCompleted, completed: "Precaching is completed for all clusters", failedFor: "Precaching failed for %d clusters",
 		failedForAll: "Precaching failed for all clusters", inProgress: "Precaching is in progress for %d clusters", notBegun: "Precaching is not completed",
+		offline: "Precaching is not completed for %d clusters that were offline",
 	}
 }
 
-// Judge returns the condition for all clusters together.
-func (k Kind) Judge(states map[string]ranv1.PreparationState) Verdict {
+// Judge returns the condition for all clusters together. left: the clusters that are not started were offline when the others were prepared.
+func (k Kind) Judge(states map[string]ranv1.PreparationState, left bool) Verdict {
 	words := k.words()
 	failed := Failed(states)
-	running, begun := 0, false
+	running, notStarted := 0, 0
 	//workflowcheck:ignore the order does not affect a count
 	for _, state := range states {
 		if !state.Over() {
 			running++
 		}
-		begun = begun || state != ranv1.PreparationNotStarted
+		if state == ranv1.PreparationNotStarted {
+			notStarted++
+		}
 	}
 	detail := ""
 	if len(failed) > 0 {
 		detail = "; failed: " + joinNames(failed)
 	}
 	switch {
-	case running > 0 && !begun && k == Precaching:
+	case running > 0 && notStarted == running && left:
+		return Verdict{metav1.ConditionFalse, ranv1.ReasonInProgress, fmt.Sprintf(words.offline, running) + detail}
+	case running > 0 && notStarted == len(states) && k == Precaching:
 		return Verdict{metav1.ConditionFalse, ranv1.ReasonInProgress, words.notBegun}
 	case running > 0:
 		return Verdict{metav1.ConditionFalse, ranv1.ReasonInProgress, fmt.Sprintf(words.inProgress, running) + detail}

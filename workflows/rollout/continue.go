@@ -75,7 +75,9 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	g.remediator.Settle(ctx)
 	// Wait for handlers last: an update may arrive during any other wait.
 	g.record.publisher.Pause(ctx)
-	_ = workflow.Await(ctx, func() bool { return !g.completions.running && workflow.AllHandlersFinished(ctx) })
+	_ = workflow.Await(ctx, func() bool {
+		return !g.completions.running && len(g.activeParts) == 0 && workflow.AllHandlersFinished(ctx)
+	})
 	kit.HandlePendingSignals(ctx)
 	if ctx.Err() != nil {
 		g.record.publisher.Resume()

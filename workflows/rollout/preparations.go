@@ -37,6 +37,10 @@ type preparation struct {
 	// progress has the clusters of the plan. waiting are those without a ClusterPreparation.
 	progress map[string]precache.Progress
 	waiting  []string
+	// away are the clusters that are offline or deleted, as far as is known. late: the clusters that are not started were offline when the others were
+	// prepared. Each is prepared when it starts.
+	away []string
+	late bool
 	// hold returns the hold on a cluster; nil: it is not held.
 	hold func(cluster string) *drydockv1.Hold
 	// ctx is the context of the ClusterPreparations, and stop cancels it. parts is the number of ClusterPreparations so far.
@@ -47,7 +51,9 @@ type preparation struct {
 
 // preparationPart is a ClusterPreparation in progress.
 type preparationPart struct {
-	of       *preparation
+	of *preparation
+	// number counts the ClusterPreparations of a preparation, from 1.
+	number   int
 	clusters []string
 }
 
@@ -77,15 +83,30 @@ func (g *groupUpgrade) applyPreparations(plan rollouts.Plan) {
 			s.Precaching = requested
 		}
 		//workflowcheck:ignore a comparison does not depend on the order
-		if g.precaching != nil && !reflect.DeepEqual(g.precaching.work, g.precachingWork()) {
+		if g.precaching != nil && !reflect.DeepEqual(g.precaching.work, g.workOf(precache.Precaching)) {
 			g.stopPrecaching()
 		}
 	}
 }
 
-func (g *groupUpgrade) precachingWork() precache.Work {
+// workOf is the work of a preparation that the spec asks for.
+func (g *groupUpgrade) workOf(kind precache.Kind) precache.Work {
+	if kind == precache.Backup {
+		return precache.Work{Kind: kind, Image: g.status.Backup.Image, Timeout: g.timeout()}
+	}
 	asked := g.status.Precaching
-	return precache.Work{Kind: precache.Precaching, Image: asked.Image, Spec: asked.Spec, Timeout: g.timeout()}
+	return precache.Work{Kind: kind, Image: asked.Image, Spec: asked.Spec, Timeout: g.timeout()}
+}
+
+// statesOf are the states of clusters in the status; nil: the spec does not ask for the preparation.
+func (g *groupUpgrade) statesOf(kind precache.Kind) map[string]ranv1.PreparationState {
+	switch {
+	case kind == precache.Backup && g.status.Backup != nil:
+		return g.status.Backup.Status
+	case kind == precache.Precaching && g.status.Precaching != nil:
+		return g.status.Precaching.Status
+	}
+	return nil
 }
 
 // stopPrecaching stops the precaching Jobs. Later reports from them are ignored.
@@ -109,8 +130,9 @@ func (g *groupUpgrade) precache(ctx workflow.Context, interrupted func() bool) {
 	} else {
 		g.record.notEnabled(ctx, true)
 	}
-	if g.precaching == nil {
-		g.precaching = g.newPreparation(ctx, g.precachingWork(), g.status.Precaching.Status)
+	if g.precaching == nil || g.precaching.late {
+		g.precaching = g.newPreparation(ctx, precache.Precaching)
+		g.startParts(g.precaching)
 	}
 	g.prepareClusters(ctx, g.precaching, interrupted)
 }
@@ -121,8 +143,8 @@ func (g *groupUpgrade) backUp(ctx workflow.Context) (rollout.End, error) {
 		return "", nil
 	}
 	g.record.backupStarted(ctx)
-	asked := g.status.Backup
-	g.backup = g.newPreparation(ctx, precache.Work{Kind: precache.Backup, Image: asked.Image, Timeout: g.timeout()}, asked.Status)
+	g.backup = g.newPreparation(ctx, precache.Backup)
+	g.startParts(g.backup)
 	g.prepareClusters(ctx, g.backup, func() bool { return false })
 	if ctx.Err() != nil {
 		return rollout.EndCancelled, nil
@@ -139,24 +161,24 @@ func (g *groupUpgrade) endIfAllFailed() rollout.End {
 	return rollout.EndFinished
 }
 
-// newPreparation starts a preparation. It does not repeat clusters that succeeded before.
-func (g *groupUpgrade) newPreparation(ctx workflow.Context, work precache.Work, before map[string]ranv1.PreparationState) *preparation {
+// newPreparation begins a preparation. It does not repeat clusters that succeeded before.
+func (g *groupUpgrade) newPreparation(ctx workflow.Context, kind precache.Kind) *preparation {
 	g.preparations++
 	meta := g.in.Object.ObjectMeta
 	p := &preparation{
-		id:       temporal.PreparationID(meta.Namespace, meta.Name, string(work.Kind), preparationRun(ctx)[:8], g.preparations),
-		work:     work,
+		id:       temporal.PreparationID(meta.Namespace, meta.Name, string(kind), preparationRun(ctx)[:8], g.preparations),
+		work:     g.workOf(kind),
 		progress: map[string]precache.Progress{},
 		hold:     func(cluster string) *drydockv1.Hold { return g.holds.State.Of(cluster) },
 	}
+	before := g.statesOf(kind)
 	for _, cluster := range workflow.DeterministicKeys(before) {
 		if before[cluster] == ranv1.PreparationSucceeded {
 			p.progress[cluster] = precache.Progress{State: ranv1.PreparationSucceeded}
 		}
 	}
-	g.record.log.Info("Preparation of clusters started", "kind", work.Kind)
+	g.record.log.Info("Preparation of clusters started", "kind", kind)
 	p.ctx, p.stop = workflow.WithCancel(ctx)
-	workflow.GoNamed(p.ctx, string(work.Kind), func(ctx workflow.Context) { g.startParts(ctx, p) })
 	return p
 }
 
@@ -169,18 +191,23 @@ func preparationRun(ctx workflow.Context) string {
 	return run
 }
 
-// prepareClusters waits until every cluster of the plan is prepared or has failed. After a cancellation it waits until all Jobs are stopped.
+// prepareClusters waits until every cluster of the plan is prepared or has failed, except those that are offline. After a cancellation it waits until all
+// Jobs are stopped.
 func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, interrupted func() bool) {
 	clusters := g.record.notStarted(slices.Concat(g.status.RemediationPlan...))
 	p.enqueue(clusters)
 	g.record.showPreparation(ctx, p)
+	watching, stopWatching := workflow.WithCancel(ctx)
+	defer stopWatching()
+	g.watchAvailability(watching, p, clusters)
 	ended := func() bool {
-		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.progress[name].State.Over() })
+		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.progress[name].State.Over() && !slices.Contains(p.away, name) })
 	}
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.Await(waiting, func() bool { return ended() || interrupted() || ctx.Err() != nil && len(g.activeParts) == 0 })
 	stopWaiting()
 	if ctx.Err() == nil && ended() {
+		g.leaveOffline(ctx, p, clusters)
 		g.record.prepared(ctx, p)
 	}
 }
@@ -201,15 +228,17 @@ func (p *preparation) enqueue(clusters []string) {
 
 // startParts starts ClusterPreparations for waiting clusters, a limited number at a time. It starts none for held clusters, and none while the
 // rollout is paused.
-func (g *groupUpgrade) startParts(ctx workflow.Context, p *preparation) {
-	for g.holds.AwaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil {
-		held := g.holds.State.Number
-		g.record.showPreparation(ctx, p)
-		mayStart := func() bool { return g.busyParts() < maxPreparations && !g.status.Paused && len(p.next()) > 0 }
-		if workflow.Await(ctx, func() bool { return mayStart() || g.holds.State.Number != held }) == nil && ctx.Err() == nil && mayStart() {
-			g.startPart(ctx, p, p.next())
+func (g *groupUpgrade) startParts(p *preparation) {
+	workflow.GoNamed(p.ctx, string(p.work.Kind), func(ctx workflow.Context) {
+		for g.holds.AwaitKnown(ctx, g.record.holdsUnknown) == nil && ctx.Err() == nil {
+			held := g.holds.State.Number
+			g.record.showPreparation(ctx, p)
+			mayStart := func() bool { return g.busyParts() < maxPreparations && !g.status.Paused && len(p.next()) > 0 }
+			if workflow.Await(ctx, func() bool { return mayStart() || g.holds.State.Number != held }) == nil && ctx.Err() == nil && mayStart() {
+				g.startPart(ctx, p, p.next())
+			}
 		}
-	}
+	})
 }
 
 // busyParts is the number of ClusterPreparations that do not only wait for held and offline clusters.
@@ -247,6 +276,11 @@ func (p *preparation) startHold(cluster string) *drydockv1.Hold {
 	return nil
 }
 
+// failureOf is why a cluster could not be prepared.
+func failureOf(kind precache.Kind, progress precache.Progress) (reason, message string) {
+	return string(progress.State), fmt.Sprintf("%s: %s", kind, progress.Message)
+}
+
 // next are the clusters of the next ClusterPreparation.
 func (p *preparation) next() []string {
 	var next []string
@@ -266,17 +300,23 @@ func (g *groupUpgrade) startPart(ctx workflow.Context, p *preparation, clusters 
 		p.progress[name] = precache.Progress{State: ranv1.PreparationPreparingToStart}
 	}
 	p.waiting = slices.DeleteFunc(p.waiting, func(name string) bool { return p.progress[name].State != ranv1.PreparationNotStarted })
+	part := g.newPart(p, clusters)
+	workflow.GoNamed(ctx, fmt.Sprintf("%s, part %d", p.work.Kind, part.number), func(ctx workflow.Context) { g.preparePart(ctx, part) })
+}
+
+func (g *groupUpgrade) newPart(p *preparation, clusters []string) *preparationPart {
 	p.parts++
-	part, number := &preparationPart{p, clusters}, p.parts
+	part := &preparationPart{of: p, number: p.parts, clusters: clusters}
 	g.activeParts = append(g.activeParts, part)
-	workflow.GoNamed(ctx, fmt.Sprintf("%s, part %d", p.work.Kind, number), func(ctx workflow.Context) {
-		g.preparePart(ctx, p, number, clusters)
-		g.activeParts = slices.DeleteFunc(g.activeParts, func(other *preparationPart) bool { return other == part })
-	})
+	return part
 }
 
 // preparePart runs a ClusterPreparation.
-func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part int, names []string) {
+func (g *groupUpgrade) preparePart(ctx workflow.Context, part *preparationPart) {
+	defer func() {
+		g.activeParts = slices.DeleteFunc(g.activeParts, func(other *preparationPart) bool { return other == part })
+	}()
+	p, names := part.of, part.clusters
 	meta := g.in.Object.ObjectMeta
 	in := PreparationInput{
 		Preparation: p.id, Owner: kit.Owner(ctx), Work: p.work, ProgressLimit: kit.ProgressLimit(maxPreparations, p.work.Timeout), Held: g.holds.State,
@@ -286,7 +326,7 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, p *preparation, part in
 		in.Clusters = append(in.Clusters, ClusterToPrepare{Name: name, TaskQueue: g.taskQueueOf(name)})
 	}
 	child := workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-		WorkflowID:          fmt.Sprintf("%s-%d", p.id, part),
+		WorkflowID:          fmt.Sprintf("%s-%d", p.id, part.number),
 		WaitForCancellation: true,
 		ParentClosePolicy:   enumspb.PARENT_CLOSE_POLICY_REQUEST_CANCEL,
 		StaticSummary:       fmt.Sprintf("%s of %d clusters, starting with %s", p.work.Kind, len(names), names[0]),
@@ -322,10 +362,11 @@ func (g *groupUpgrade) recordPreparationProgress(ctx workflow.Context, report Pr
 		if p == nil || p.id != report.Preparation || p.ctx.Err() != nil {
 			continue
 		}
-		//workflowcheck:ignore the order does not affect the result
-		for cluster, state := range report.Clusters {
+		for _, cluster := range workflow.DeterministicKeys(report.Clusters) {
 			if known, asked := p.progress[cluster]; asked && !known.State.Over() {
-				p.progress[cluster] = state
+				if p.progress[cluster] = report.Clusters[cluster]; p.late {
+					g.record.preparesFirst(ctx, p, cluster)
+				}
 			}
 		}
 		g.record.showPreparation(ctx, p)

@@ -1,7 +1,6 @@
 package rollout
 
 import (
-	"fmt"
 	"slices"
 
 	"go.temporal.io/sdk/workflow"
@@ -40,9 +39,9 @@ func (r *groupRecord) showPreparation(ctx workflow.Context, p *preparation) {
 	} else {
 		r.status.Precaching.Status = states
 	}
-	verdict := p.work.Kind.Judge(states)
+	verdict := p.work.Kind.Judge(states, p.late)
 	r.condition(ctx, p.work.Kind.Condition(), verdict.Status, verdict.Reason, verdict.Message)
-	if verdict.Reason != ranv1.ReasonInProgress {
+	if verdict.Reason != ranv1.ReasonInProgress || p.late {
 		r.show()
 		return
 	}
@@ -86,15 +85,26 @@ func (r *groupRecord) preparationStates(p *preparation) map[string]ranv1.Prepara
 	return states
 }
 
+// preparesFirst records that a running cluster is prepared before the work on it, or was.
+func (r *groupRecord) preparesFirst(ctx workflow.Context, p *preparation, name string) {
+	cluster, progress := ranv1.ClusterStatus{Name: name, State: ranv1.ClusterRunning}, p.progress[name]
+	if !progress.State.Over() {
+		cluster.Reason, cluster.Message = p.work.Kind.Reason(), progress.Message
+		if cluster.Message == "" {
+			cluster.Message = "it was offline when the others were prepared"
+		}
+	}
+	r.clustersProgressed(ctx, []ranv1.ClusterStatus{cluster})
+}
+
 // prepared fails the clusters that could not be prepared, and removes them from the plan.
 func (r *groupRecord) prepared(ctx workflow.Context, p *preparation) {
 	failed := precache.Failed(r.preparationStates(p))
 	s := r.status
 	for i := range s.Clusters {
 		if c := &s.Clusters[i]; slices.Contains(failed, c.Name) {
-			progress := p.progress[c.Name]
 			c.State, c.Since, c.CompletedAt = ranv1.ClusterFailed, r.now(ctx), r.now(ctx)
-			c.Reason, c.Message = string(progress.State), fmt.Sprintf("%s: %s", p.work.Kind, progress.Message)
+			c.Reason, c.Message = failureOf(p.work.Kind, p.progress[c.Name])
 			r.log.Info("Cluster ended", "cluster", c.Name, "batch", c.Batch, "state", c.State, "reason", c.Reason, "message", c.Message)
 		}
 	}

@@ -29,12 +29,27 @@ func (b *batch) startClusters(ctx workflow.Context) {
 		}
 		b.pending = slices.DeleteFunc(b.pending, func(name string) bool { return b.active[name] != nil })
 		b.group.openGate()
-		b.group.remediator.Start(b.workOn(clusters))
 		b.group.record.clustersStarted(ctx, next)
+		b.start(clusters)
 		b.changed = true // the deadline of a cluster may be earlier than that of the batch
 		if len(next) == b.group.remediator.MaxStartsPerTask() && workflow.Sleep(ctx, time.Millisecond) != nil {
 			return // start the others in another workflow task
 		}
+	}
+}
+
+// start starts the work on clusters. Those that are not prepared are prepared first.
+func (b *batch) start(clusters []*activeCluster) {
+	var prepared []*activeCluster
+	for _, cluster := range clusters {
+		if b.group.prepared(cluster) {
+			prepared = append(prepared, cluster)
+		} else {
+			b.prepareFirst(cluster)
+		}
+	}
+	if len(prepared) > 0 {
+		b.group.remediator.Start(b.workOn(prepared))
 	}
 }
 

@@ -76,13 +76,14 @@ func (w *World) register() {
 	Simulate(w, "LookUpClusters", func(names []string) any {
 		return rollouts.SeenClusters{Deleted: among(names, w.DeletedClusters), Offline: among(names, w.OfflineClusters)}
 	})
+	w.RegisterActivityWithOptions(w.awaitAvailabilityChange, activity.RegisterOptions{Name: "AwaitAvailabilityChange"})
 	w.RegisterActivityWithOptions(w.awaitClustersBack, activity.RegisterOptions{Name: "AwaitClustersBack"})
 	w.RegisterActivityWithOptions(w.awaitDeletedClusters, activity.RegisterOptions{Name: "AwaitDeletedClusters"})
 	w.RegisterActivityWithOptions(func(_ context.Context, job jobs.ClusterJob) error {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Inputs["RunClusterJob"] = append(w.Inputs["RunClusterJob"], job)
-		if w.Blocked["RunClusterJob"] {
+		if w.Blocked["RunClusterJob"] || w.Blocked["RunClusterJob "+job.Cluster] || slices.Contains(w.OfflineClusters, job.Cluster) {
 			return activity.ErrResultPending
 		}
 		return w.Jobs[string(job.Work.Kind)+" "+job.Cluster]

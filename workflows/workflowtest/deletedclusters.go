@@ -84,8 +84,30 @@ func (w *World) completeDeletionWaits(result func(clusterWait) *rollouts.SeenClu
 // GoOffline makes the ManagedCluster of a cluster not Available.
 func (w *World) GoOffline(cluster string) {
 	w.Mu.Lock()
-	defer w.Mu.Unlock()
 	w.OfflineClusters = append(w.OfflineClusters, cluster)
+	w.Mu.Unlock()
+	w.availabilityChanged()
+}
+
+func (w *World) awaitAvailabilityChange(ctx context.Context, in rollouts.AvailabilityWatch) (rollouts.SeenClusters, error) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.Inputs["AwaitAvailabilityChange"] = append(w.Inputs["AwaitAvailabilityChange"], in)
+	if offline := among(in.Clusters, w.OfflineClusters); !slices.Equal(offline, in.Away) {
+		return rollouts.SeenClusters{Offline: offline}, nil
+	}
+	w.availabilityWait.token, w.availabilityWait.AvailabilityWatch = activity.GetInfo(ctx).TaskToken, in
+	return rollouts.SeenClusters{}, activity.ErrResultPending
+}
+
+func (w *World) availabilityChanged() {
+	w.Mu.Lock()
+	wait := w.availabilityWait
+	offline := among(wait.Clusters, w.OfflineClusters)
+	w.Mu.Unlock()
+	if !slices.Equal(offline, wait.Away) {
+		_ = w.CompleteActivity(wait.token, rollouts.SeenClusters{Offline: offline}, nil) // it may have been cancelled
+	}
 }
 
 // ComeBack makes the ManagedCluster of a cluster Available again, and completes the calls of AwaitClustersBack that wait for it.
@@ -95,6 +117,7 @@ func (w *World) ComeBack(cluster string) {
 	waiting := w.returnWaits
 	w.returnWaits = nil
 	w.Mu.Unlock()
+	w.availabilityChanged()
 	for _, wait := range waiting {
 		if slices.Contains(wait.clusters, cluster) {
 			_ = w.CompleteActivity(wait.token, rollouts.SeenClusters{Back: []string{cluster}}, nil) // it may have been cancelled

@@ -52,6 +52,11 @@ type World struct {
 	DeletedClusters []string
 	// OfflineClusters are clusters whose ManagedCluster is not Available.
 	OfflineClusters []string
+	// availabilityWait is the call of AwaitAvailabilityChange that waits, with the token of its activity.
+	availabilityWait struct {
+		token []byte
+		rollouts.AvailabilityWatch
+	}
 	// returnWaits are the calls of AwaitClustersBack that wait.
 	returnWaits []clusterWait
 	// deletionWaits are the calls of AwaitDeletedClusters that wait.
