@@ -3,7 +3,6 @@ package policies
 import (
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,7 +26,7 @@ type enforcing struct {
 	// enforced are the clusters on which their current policy was seen to be enforced.
 	enforced map[string]bool
 	// sources are the watches of the ConfigMaps that a policy reads.
-	sources map[int][]sourceWatch
+	sources map[int][]*sourceWatch
 }
 
 // related are the objects that tell it, beside ManagedClusters.
@@ -54,10 +53,10 @@ func (e *enforcing) related() []client.Object {
 			}
 		}
 	}
-	e.sources = map[int][]sourceWatch{}
+	e.sources = map[int][]*sourceWatch{}
 	for item, ref := range e.Rollout.Policies {
 		for _, source := range e.Rollout.sourcesOf(item) {
-			watch := sourceWatch{
+			watch := &sourceWatch{
 				source: kube.CacheMetadata(configMap(ref.Namespace, source)),
 				made:   kube.CacheMetadata(configMap(e.Rollout.Namespace, policies.CopiedSource(e.Rollout.name(), ref.Namespace, source))),
 			}
@@ -327,12 +326,18 @@ func (l *enforcementLook) enforcementOf(ctx context.Context, item int, certain b
 		read.bound = read.bound && err == nil && made.DeletionTimestamp == nil
 		err = client.IgnoreNotFound(err)
 	}
-	read.bound = read.bound && !slices.ContainsFunc(l.sources[item], func(w sourceWatch) bool { return !w.current() })
+	for _, source := range l.sources[item] {
+		if err == nil && read.bound {
+			read.bound, err = source.current(ctx, l.hub)
+		}
+	}
 	if err == nil {
 		var placement *unstructured.Unstructured
 		placement, err = readExisting(ctx, reader, policies.Placement(in.name(), names, ref.Name, in.Enforcement, nil))
-		for _, cluster := range selectedBy([]*unstructured.Unstructured{placement})[0] {
-			read.selects[cluster] = true
+		if placement != nil && policies.Selects(placement) {
+			for _, cluster := range policies.PlacedClusters(placement) {
+				read.selects[cluster] = true
+			}
 		}
 	}
 	if meta.IsNoMatchError(err) || apierrors.IsForbidden(err) {

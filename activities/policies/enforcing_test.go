@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -147,6 +148,61 @@ func TestAPolicyThatIsUnboundWhileItsSetIsBoundFailsItsClusters(t *testing.T) {
 	require.Equal(t, policies.ClusterCompliance{Cluster: s.clusters[0], Status: "N-"}, seen)
 }
 
+// selecting is a patch with which a Placement selects clusters by these expressions.
+func selecting(expressions string) string {
+	return `{"spec":{"predicates":[{"requiredClusterSelector":{"labelSelector":{"matchExpressions":[` + expressions + `]}}}]}}`
+}
+
+// A held cluster, or one whose window has closed, stays without its policy.
+func TestAHeldClusterDoesNotGetItsPolicyBackWithADeletedBinding(t *testing.T) {
+	s := newPolicyScene(t, byOverride, func(string, string) time.Duration { return -1 })
+	s.pin()
+	held, free := s.clusters[0], s.clusters[1]
+	s.place(0, held, free)
+	names, err := policies.NamesFor(s.rollout.name(), s.rollout.Policies[0], byOverride.By)
+	require.NoError(t, err)
+	binding := enforcementObjects(s.rollout, s.rollout.Policies[0], names)[0]
+	deleteBinding := func() {
+		t.Helper()
+		require.NoError(t, s.hub.Client.Delete(t.Context(), binding))
+		require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Empty(c, s.enforced()) }, activitytest.EventTimeout, 20*time.Millisecond)
+	}
+
+	deleteBinding()
+	placed := s.enforce(policies.DesiredPlacement{Item: 0, Held: []string{held, free}, Displaced: true})
+	require.Equal(t, []string{held, free}, placed.Waiting)
+	require.Empty(t, placed.Recreated)
+	require.True(t, apierrors.IsNotFound(s.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(binding), binding)))
+
+	placed = s.enforce(policies.DesiredPlacement{Item: 0, Clusters: []string{free}, Held: []string{held}, Displaced: true})
+	require.Equal(t, []string{held}, placed.Waiting)
+	require.Equal(t, []string{activitykit.ObjectName(binding)}, placed.Recreated)
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, []string{free}, s.enforced()) }, activitytest.EventTimeout, 20*time.Millisecond)
+
+	deleteBinding()
+	closes := time.Date(2026, 11, 20, 2, 0, 0, 0, time.UTC)
+	places := &Activities{Clusters: activitytest.Clusters, Waits: activitykit.Waits{Workflows: &activitytest.HeldWorkflow{}}}
+	activitytest.Attempt{Number: 1, At: closes}.RequireClosed(t, places.PlacePolicies,
+		PlacePoliciesInput{Rollout: s.rollout, Closes: &closes, Desired: []policies.DesiredPlacement{{Item: 0, Clusters: []string{free}, Displaced: true}}})
+	require.True(t, apierrors.IsNotFound(s.hub.Client.Get(t.Context(), client.ObjectKeyFromObject(binding), binding)))
+}
+
+func TestAPolicyIsTakenFromTheClustersOfAChangedPlacement(t *testing.T) {
+	s := newPolicyScene(t, byOverride, func(string, string) time.Duration { return -1 })
+	s.pin()
+	cluster := s.clusters[0]
+	for _, change := range []string{`{"spec":{"numberOfClusters":5}}`, `{"spec":{"tolerations":null}}`, `{"metadata":{"labels":{"by":"ann"}}}`} {
+		s.place(0, cluster)
+		placement, err := s.rollout.placement(s.rollout.Policies[0], nil)
+		require.NoError(t, err)
+		require.NoError(t, s.hub.Client.Patch(t.Context(), placement, client.RawPatch(types.MergePatchType, []byte(change))))
+		s.place(1, cluster)
+		require.EventuallyWithT(t, func(c *assert.CollectT) {
+			assert.Equal(c, []string{s.rollout.Policies[1].Replica()}, s.propagator.Enforced()[cluster], change)
+		}, activitytest.EventTimeout, 20*time.Millisecond)
+	}
+}
+
 // Another user deletes or changes an object of the rollout while it waits for a cluster.
 func TestObjectsOfTheRolloutThatAreDeletedOrChangedAreReportedAndRestored(t *testing.T) {
 	for _, enforcement := range []ranv1.EnforcementStatus{byOverride, byCopy, byCopyAndRule} {
@@ -169,22 +225,29 @@ func TestObjectsOfTheRolloutThatAreDeletedOrChangedAreReportedAndRestored(t *tes
 				displaced()
 				require.Equal(t, []string{activitykit.ObjectName(object)}, s.enforce(again).Recreated)
 			}
-			patches := map[string]string{
-				policies.PlacementBindings.Kind: `{"bindingOverrides":{"remediationAction":null},"subjects":[{"apiGroup":"policy.open-cluster-management.io","kind":"Policy","name":"other"}]}`,
-				policies.Placements.Kind:        `{"spec":{"numberOfClusters":0}}`,
-				policies.PlacementRules.Kind:    `{"spec":{"clusters":[{"name":"other"}],"clusterReplicas":1}}`,
+			patches := map[string][]string{
+				policies.PlacementBindings.Kind: {
+					`{"bindingOverrides":{"remediationAction":null},"subjects":[{"apiGroup":"policy.open-cluster-management.io","kind":"Policy","name":"other"}]}`,
+				},
+				policies.Placements.Kind: {
+					`{"spec":{"numberOfClusters":0}}`, `{"spec":{"tolerations":null}}`, `{"metadata":{"annotations":{"` + policies.AnnotationUnscheduled + `":"true"}}}`,
+					selecting(`{"key":"name","operator":"NotIn","values":["` + cluster + `"]}`),
+					selecting(`{"key":"name","operator":"In","values":["` + cluster + `"]},{"key":"vendor","operator":"Exists"}`),
+				},
+				policies.PlacementRules.Kind: {`{"spec":{"clusters":[{"name":"other"}],"clusterReplicas":1}}`},
+			}
+			if enforcement.By == ranv1.EnforceCopy {
+				patches[policies.PlacementBindings.Kind] = append(patches[policies.PlacementBindings.Kind], `{"bindingOverrides":{"remediationAction":"enforce"}}`, `{"subFilter":"restricted"}`)
 			}
 			for _, object := range objects {
-				patch, edits := patches[object.GetKind()]
-				if !edits {
-					continue
+				for _, patch := range patches[object.GetKind()] {
+					require.NoError(t, s.hub.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
+					displaced()
+					placed := s.enforce(again)
+					require.Equal(t, []string{activitykit.ObjectName(object)}, placed.Restored, patch)
+					require.Empty(t, placed.Recreated)
+					require.Empty(t, s.enforce(again).Restored, "once: %s", patch)
 				}
-				require.NoError(t, s.hub.Client.Patch(t.Context(), object, client.RawPatch(types.MergePatchType, []byte(patch))))
-				displaced()
-				placed := s.enforce(again)
-				require.Equal(t, []string{activitykit.ObjectName(object)}, placed.Restored)
-				require.Empty(t, placed.Recreated)
-				require.Empty(t, s.enforce(again).Restored, "once")
 			}
 			require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Equal(c, []string{cluster}, s.enforced()) }, activitytest.EventTimeout, 20*time.Millisecond)
 			s.cleanUp()

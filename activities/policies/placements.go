@@ -36,56 +36,71 @@ func (p *Activities) PlacePolicies(ctx context.Context, in PlacePoliciesInput) (
 	if err != nil {
 		return remediation.PlacementResult{}, err
 	}
-	observed, err := observePlacements(ctx, hub, in.Rollout)
+	found, err := observePlacements(ctx, hub, in.Rollout)
 	if err != nil {
 		return remediation.PlacementResult{}, err
 	}
-	changes, waiting := policies.Changes(in.Desired, selectedBy(observed))
+	observed := observedBy(found)
+	needed := needed(in.Desired, observed)
+	damages, err := findDamages(ctx, hub, in.Rollout, needed)
+	if err != nil {
+		return remediation.PlacementResult{}, err
+	}
+	for item, found := range damages {
+		observed[item].Void = found.void()
+	}
+	changes, waiting := policies.Changes(in.Desired, observed)
 	placed := remediation.PlacementResult{Waiting: waiting}
 	losing := slices.IndexFunc(changes, func(change policies.PlacementChange) bool { return len(change.Added) > 0 })
 	if losing < 0 {
 		losing = len(changes)
 	}
-	if err := applyPlacements(ctx, &placed, hub, in.Rollout, changes[:losing]); err != nil {
+	if _, err := applyPlacements(ctx, &placed, hub, in.Rollout, changes[:losing]); err != nil {
 		return placed, err
 	}
-	gaining := changes[losing:]
-	restore := displaced(in.Desired)
 	var added []string
-	for _, change := range gaining {
+	for _, change := range changes[losing:] {
 		added = append(added, change.Added...)
-		if slices.Contains(restore, change.Item) {
-			notePlacement(&placed, observed[change.Item], in.Rollout, change.Item)
-		} else {
-			restore = append(restore, change.Item)
-		}
 	}
 	if err := p.Waits.MayBeginOn(ctx, added, in.Closes); err != nil {
 		return remediation.PlacementResult{}, err
 	}
-	if err := restoreObjects(ctx, &placed, hub, in.Rollout, restore); err != nil {
-		return remediation.PlacementResult{}, err
+	// The placements come first: a held cluster must not get its policy back with the binding.
+	written, err := applyPlacements(ctx, &placed, hub, in.Rollout, changes[losing:])
+	if err != nil {
+		return placed, err
 	}
-	return placed, applyPlacements(ctx, &placed, hub, in.Rollout, gaining)
+	notePlacements(&placed, in, found, written)
+	return placed, restoreAll(ctx, &placed, hub, in.Rollout, needed, damages, written)
 }
 
-// displaced are the items with an object that was deleted or changed.
-func displaced(desired []policies.DesiredPlacement) []int {
+// needed are the policies whose other objects must enforce them: those that gain clusters, and those with an object that was deleted or changed.
+func needed(desired []policies.DesiredPlacement, observed []policies.ObservedPlacement) []int {
 	var items []int
 	for _, placement := range desired {
 		if placement.Displaced && placement.Item != policies.NoItem {
 			items = append(items, placement.Item)
 		}
 	}
+	changes, _ := policies.Changes(desired, observed)
+	for _, change := range changes {
+		if len(change.Added) > 0 && !slices.Contains(items, change.Item) {
+			items = append(items, change.Item)
+		}
+	}
 	return items
 }
 
-// notePlacement notes that the placement of a policy was deleted or changed.
-func notePlacement(p *remediation.PlacementResult, observed *unstructured.Unstructured, in Rollout, number int) {
-	if observed != nil {
-		p.Restored = append(p.Restored, activitykit.ObjectName(observed))
-	} else if placement, err := in.placement(in.Policies[number], nil); err == nil {
-		p.Recreated = append(p.Recreated, activitykit.ObjectName(placement))
+// notePlacements notes the placements that were deleted or changed, and have been written again.
+func notePlacements(p *remediation.PlacementResult, in PlacePoliciesInput, found []*unstructured.Unstructured, written []policies.PlacementChange) {
+	for _, change := range written {
+		if placement := found[change.Item]; placement != nil && !policies.Selects(placement) {
+			p.Restored = append(p.Restored, activitykit.ObjectName(placement))
+		} else if placement == nil && slices.ContainsFunc(in.Desired, func(d policies.DesiredPlacement) bool { return d.Item == change.Item && d.Displaced }) {
+			if made, err := in.Rollout.placement(in.Rollout.Policies[change.Item], nil); err == nil {
+				p.Recreated = append(p.Recreated, activitykit.ObjectName(made))
+			}
+		}
 	}
 }
 
@@ -107,15 +122,15 @@ func observePlacements(ctx context.Context, hub *kube.Cluster, in Rollout) ([]*u
 	return observed, reads.Wait()
 }
 
-// selectedBy are the clusters that each placement selects.
-func selectedBy(placements []*unstructured.Unstructured) [][]string {
-	selected := make([][]string, len(placements))
+// observedBy is what each placement selects.
+func observedBy(placements []*unstructured.Unstructured) []policies.ObservedPlacement {
+	observed := make([]policies.ObservedPlacement, len(placements))
 	for item, placement := range placements {
 		if placement != nil {
-			selected[item] = policies.Selected(placement)
+			observed[item] = policies.ObservedPlacement{Clusters: policies.PlacedClusters(placement), Altered: !policies.Selects(placement)}
 		}
 	}
-	return selected
+	return observed
 }
 
 // placement is the placement of a policy with these clusters.
@@ -127,28 +142,35 @@ func (r Rollout) placement(ref policies.Ref, clusters []string) (*unstructured.U
 	return policies.Placement(r.name(), names, ref.Name, r.Enforcement, clusters), nil
 }
 
-// applyPlacements writes placements. If the hub refuses one, it continues with the others. It returns the first other error.
-func applyPlacements(ctx context.Context, p *remediation.PlacementResult, hub *kube.Cluster, in Rollout, changes []policies.PlacementChange) error {
+// applyPlacements writes placements. If the hub refuses one, it continues with the others. It returns those that are written, and the first other error.
+func applyPlacements(ctx context.Context, p *remediation.PlacementResult, hub *kube.Cluster, in Rollout, changes []policies.PlacementChange) ([]policies.PlacementChange, error) {
+	var written []policies.PlacementChange
 	var failure error
 	for _, change := range changes {
 		placement, err := in.placement(in.Policies[change.Item], change.Clusters)
 		if err == nil {
 			err = apply(ctx, hub, placement, in.Owner, remediation.ApplyOwned)
 		}
-		switch {
-		case err == nil:
-		case remediation.IsRefused(err):
-			p.Refused = append(p.Refused, remediation.RefusedPlacement{
-				Clusters: slices.Concat(change.Added, change.Removed), Reason: remediation.ReasonNotPlaced, Message: temporal.ErrorMessage(err),
-			})
-		case failure == nil:
+		if err = refused(p, change, err); err == nil {
+			written = append(written, change)
+		} else if failure == nil && !remediation.IsRefused(err) {
 			failure = err
 		}
 	}
-	return failure
+	return written, failure
 }
 
-// apply writes an object of a rollout, and removes what another user added to keep it from its clusters.
+// refused notes that the hub refuses a change.
+func refused(p *remediation.PlacementResult, change policies.PlacementChange, err error) error {
+	if err != nil && remediation.IsRefused(err) {
+		p.Refused = append(p.Refused, remediation.RefusedPlacement{
+			Clusters: slices.Concat(change.Added, change.Removed), Reason: remediation.ReasonNotPlaced, Message: temporal.ErrorMessage(err),
+		})
+	}
+	return err
+}
+
+// apply writes a placement or binding of a rollout, and removes what another user added.
 func apply(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstructured, owner string,
 	write func(context.Context, *kube.Cluster, *unstructured.Unstructured, string) error,
 ) error {
@@ -156,76 +178,120 @@ func apply(ctx context.Context, hub *kube.Cluster, object *unstructured.Unstruct
 	if err := write(ctx, hub, object, owner); err != nil {
 		return err
 	}
-	narrowed := policies.Narrowed(object, written)
-	if len(narrowed) == 0 {
-		return nil
+	if added := policies.AddedByOthers(object, written); len(added) > 0 {
+		before := object.DeepCopy()
+		for _, path := range added {
+			unstructured.RemoveNestedField(object.Object, path...)
+		}
+		if err := hub.Client.Patch(ctx, object, client.MergeFrom(before)); err != nil {
+			return activitykit.Explain(hub, "restore "+activitykit.ObjectName(object), err)
+		}
 	}
-	whole := object.DeepCopy()
-	for _, path := range narrowed {
-		unstructured.RemoveNestedField(whole.Object, path...)
+	if !policies.Does(object, written) {
+		return apierrors.NewBadRequest(activitykit.ObjectName(object) + " does not stay as it is written: something on the hub changes it")
 	}
-	return activitykit.Explain(hub, "restore "+activitykit.ObjectName(object), hub.Client.Patch(ctx, whole, client.MergeFrom(object)))
+	return nil
 }
 
-// restoreObjects restores deleted and changed objects of policies, and finds out which of these policies were changed.
-func restoreObjects(ctx context.Context, p *remediation.PlacementResult, hub *kube.Cluster, in Rollout, items []int) error {
-	restored, changed := make([]remediation.PlacementResult, len(items)), make([]bool, len(items))
+// damage is what is missing of the objects, beside its placement, that enforce a policy.
+type damage struct {
+	// deleted and changed are objects to write.
+	deleted, changed []*unstructured.Unstructured
+	// policyChanged: the policy was changed or deleted since it was prepared.
+	policyChanged bool
+}
+
+// void reports whether the policy is enforced on no cluster.
+func (d damage) void() bool { return len(d.deleted)+len(d.changed) > 0 }
+
+// findDamages finds what is missing of the objects of policies.
+func findDamages(ctx context.Context, hub *kube.Cluster, in Rollout, items []int) (map[int]damage, error) {
+	found := make([]damage, len(items))
 	checks, checking := errgroup.WithContext(ctx)
 	checks.SetLimit(activitykit.MaxParallelRequests)
 	for i, item := range items {
 		checks.Go(func() (err error) {
-			if restored[i], err = restoreObjectsOf(checking, hub, in, item); err == nil {
-				changed[i], err = policyChanged(checking, hub, in, item)
+			if found[i], err = findDamage(checking, hub, in, in.Policies[item]); err == nil {
+				found[i].policyChanged, err = policyChanged(checking, hub, in, item)
 			}
 			return err
 		})
 	}
 	err := checks.Wait()
+	damages := map[int]damage{}
 	for i, item := range items {
-		p.Recreated, p.Restored = append(p.Recreated, restored[i].Recreated...), append(p.Restored, restored[i].Restored...)
-		if changed[i] {
-			p.Changed = append(p.Changed, item)
-		}
+		damages[item] = found[i]
 	}
-	return err
+	return damages, err
 }
 
-// restoreObjectsOf creates the deleted objects of a policy again, restores its changed binding, and copies the changed ConfigMaps that it reads.
-func restoreObjectsOf(ctx context.Context, hub *kube.Cluster, in Rollout, number int) (restored remediation.PlacementResult, err error) {
-	ref := in.Policies[number]
+func findDamage(ctx context.Context, hub *kube.Cluster, in Rollout, ref policies.Ref) (found damage, err error) {
 	names, err := policies.NamesFor(in.name(), ref, in.Enforcement.By)
 	if err != nil {
-		return restored, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
-	}
-	for _, source := range in.sourcesOf(number) {
-		if _, err := copySource(ctx, hub, in, ref.Namespace, source); err != nil {
-			return restored, err
-		}
+		return found, temporal.Error(temporal.ErrInvalidSpec, err.Error(), err)
 	}
 	for _, object := range enforcementObjects(in, ref, names) {
 		existing, err := readExisting(ctx, hub.Client, object)
-		if err != nil {
-			return restored, activitykit.Explain(hub, "read "+activitykit.ObjectName(object), err)
-		}
-		isCopy := object.GetKind() == policies.Policies.Kind
 		switch {
+		case err != nil:
+			return found, activitykit.Explain(hub, "read "+activitykit.ObjectName(object), err)
 		case existing == nil:
-			restored.Recreated = append(restored.Recreated, activitykit.ObjectName(object))
-		case !isCopy && !policies.Binds(existing, object):
-			restored.Restored = append(restored.Restored, activitykit.ObjectName(object))
-		default:
-			continue
-		}
-		if isCopy {
-			if object, err = recreateCopy(ctx, hub, in, number, names.Copy); err != nil {
-				return restored, err
-			}
-		}
-		if err := apply(ctx, hub, object, in.Owner, remediation.CreateOrAdopt); err != nil {
-			return restored, err
+			found.deleted = append(found.deleted, object)
+		case object.GetKind() == policies.PlacementBindings.Kind && !policies.Binds(existing, object):
+			found.changed = append(found.changed, object)
 		}
 	}
-	return restored, nil
+	return found, nil
+}
+
+// restoreAll restores the objects of policies. Without a written placement, a policy that is enforced on no cluster stays so.
+func restoreAll(ctx context.Context, p *remediation.PlacementResult, hub *kube.Cluster, in Rollout, items []int, damages map[int]damage, written []policies.PlacementChange) error {
+	for _, item := range items {
+		if damages[item].policyChanged {
+			p.Changed = append(p.Changed, item)
+		}
+		place := slices.IndexFunc(written, func(change policies.PlacementChange) bool { return change.Item == item })
+		if damages[item].void() && place < 0 {
+			continue
+		}
+		err := restoreObjects(ctx, p, hub, in, item, damages[item])
+		if place >= 0 {
+			err = refused(p, written[place], err)
+		}
+		if err != nil && !remediation.IsRefused(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// restoreObjects creates the deleted objects of a policy again, restores its changed binding, and copies the changed ConfigMaps that it reads.
+func restoreObjects(ctx context.Context, p *remediation.PlacementResult, hub *kube.Cluster, in Rollout, number int, found damage) error {
+	ref := in.Policies[number]
+	for _, source := range in.sourcesOf(number) {
+		if _, err := copySource(ctx, hub, in, ref.Namespace, source); err != nil {
+			return err
+		}
+	}
+	for _, object := range slices.Concat(found.deleted, found.changed) {
+		if object.GetKind() == policies.Policies.Kind {
+			made, err := recreateCopy(ctx, hub, in, number, object.GetName())
+			if err != nil {
+				return err
+			}
+			object = made
+		}
+		if err := apply(ctx, hub, object, in.Owner, remediation.CreateOrAdopt); err != nil {
+			return err
+		}
+	}
+	for _, object := range found.deleted {
+		p.Recreated = append(p.Recreated, activitykit.ObjectName(object))
+	}
+	for _, object := range found.changed {
+		p.Restored = append(p.Restored, activitykit.ObjectName(object))
+	}
+	return nil
 }
 
 // recreateCopy returns the copy of a policy as it was prepared: a rollout must not give clusters different copies.

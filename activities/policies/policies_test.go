@@ -179,9 +179,11 @@ func TestARefusedPlacementDoesNotStopOthers(t *testing.T) {
 	desired := []policies.DesiredPlacement{{Item: 0, Clusters: s.clusters[:2]}, {Item: 1, Clusters: s.clusters[2:]}}
 	observed, err := observePlacements(t.Context(), hub, s.rollout)
 	require.NoError(t, err)
-	changes, _ := policies.Changes(desired, selectedBy(observed))
+	changes, _ := policies.Changes(desired, observedBy(observed))
 	var placed remediation.PlacementResult
-	require.NoError(t, applyPlacements(t.Context(), &placed, hub, s.rollout, changes))
+	written, err := applyPlacements(t.Context(), &placed, hub, s.rollout, changes)
+	require.NoError(t, err)
+	require.Len(t, written, 1)
 	require.Len(t, placed.Refused, 1)
 	require.Equal(t, s.clusters[:2], placed.Refused[0].Clusters)
 	require.Equal(t, remediation.ReasonNotPlaced, placed.Refused[0].Reason)

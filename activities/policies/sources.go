@@ -4,8 +4,11 @@ import (
 	"context"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -23,8 +26,8 @@ func (r Rollout) sourcesOf(number int) []string {
 	return r.Sources[number]
 }
 
-// copySource copies a ConfigMap that hub templates read, unless the copy has this version of it. It reports whether it wrote the copy. The copy of a ConfigMap that
-// does not exist stays: the hub then reports that the policy itself cannot be resolved.
+// copySource copies a ConfigMap that hub templates read, unless the copy has this version of it and its data. It reports whether it wrote the copy. The copy of a
+// ConfigMap that does not exist stays: the hub then reports that the policy itself cannot be resolved.
 func copySource(ctx context.Context, hub *kube.Cluster, in Rollout, namespace, name string) (written bool, err error) {
 	source := &corev1.ConfigMap{}
 	switch err := hub.Client.Get(ctx, client.ObjectKey{Namespace: namespace, Name: name}, source); {
@@ -34,15 +37,34 @@ func copySource(ctx context.Context, hub *kube.Cluster, in Rollout, namespace, n
 		return false, activitykit.Explain(hub, "read ConfigMap "+namespace+"/"+name, err)
 	}
 	made := policies.SourceCopy(in.name(), source)
-	existing := configMap(made.GetNamespace(), made.GetName())
-	err = hub.Client.Get(ctx, client.ObjectKeyFromObject(existing), existing)
-	if err == nil && kube.Owner(existing) == in.Owner && isCopyOf(existing, source) {
+	existing := &corev1.ConfigMap{}
+	err = hub.Client.Get(ctx, client.ObjectKeyFromObject(made), existing)
+	if err == nil && kube.Owner(existing) == in.Owner && isCopyOf(existing, source) && sameData(existing, source) {
 		return false, nil
 	}
 	if client.IgnoreNotFound(err) != nil {
-		return false, activitykit.Explain(hub, "read ConfigMap "+client.ObjectKeyFromObject(existing).String(), err)
+		return false, activitykit.Explain(hub, "read ConfigMap "+client.ObjectKeyFromObject(made).String(), err)
 	}
-	return true, remediation.CreateOrAdopt(ctx, hub, made, in.Owner)
+	if err := remediation.CreateOrAdopt(ctx, hub, made, in.Owner); err != nil {
+		return true, err
+	}
+	return true, removeKeys(ctx, hub, made, source)
+}
+
+// removeKeys removes the keys that another user added to the copy of a ConfigMap.
+func removeKeys(ctx context.Context, hub *kube.Cluster, made *unstructured.Unstructured, source *corev1.ConfigMap) error {
+	written := &corev1.ConfigMap{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(made.Object, written); err != nil || sameData(written, source) {
+		return err
+	}
+	before := written.DeepCopy()
+	written.Data, written.BinaryData = source.Data, source.BinaryData
+	return activitykit.Explain(hub, "restore "+activitykit.ObjectName(made), hub.Client.Patch(ctx, written, client.MergeFrom(before)))
+}
+
+// sameData reports whether two ConfigMaps have the same content.
+func sameData(one, other *corev1.ConfigMap) bool {
+	return equality.Semantic.DeepEqual(one.Data, other.Data) && equality.Semantic.DeepEqual(one.BinaryData, other.BinaryData)
 }
 
 // isCopyOf reports whether a ConfigMap is the copy of that version of another one.
@@ -84,10 +106,34 @@ func cleanUpSources(ctx context.Context, hub *kube.Cluster, in Rollout) error {
 }
 
 // sourceWatch watches a ConfigMap that hub templates read, and its copy.
-type sourceWatch struct{ source, made *kube.CachedMetadata }
+type sourceWatch struct {
+	source, made *kube.CachedMetadata
+	// same are the versions of both that have the same content.
+	same string
+}
 
-// current reports whether the copy has the version of its source, by the watch. Without the source, its copy stays.
-func (w sourceWatch) current() bool {
+// current reports whether the copy has the content of its source. It reads them only after a change. Without the source, its copy stays.
+func (w *sourceWatch) current(ctx context.Context, hub *kube.Cluster) (bool, error) {
 	source, made := w.source.List(), w.made.List()
-	return len(source) == 0 || len(made) > 0 && isCopyOf(made[0], source[0])
+	switch {
+	case len(source) == 0:
+		return true, nil
+	case len(made) == 0 || !isCopyOf(made[0], source[0]):
+		return false, nil
+	}
+	versions := source[0].GetResourceVersion() + "/" + made[0].GetResourceVersion()
+	if w.same == versions {
+		return true, nil
+	}
+	var read [2]corev1.ConfigMap
+	for i, object := range []client.Object{source[0], made[0]} {
+		if err := hub.Client.Get(ctx, client.ObjectKeyFromObject(object), &read[i]); err != nil {
+			return false, client.IgnoreNotFound(err)
+		}
+	}
+	if !sameData(&read[0], &read[1]) {
+		return false, nil
+	}
+	w.same = versions
+	return true, nil
 }

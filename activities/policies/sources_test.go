@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitytest"
@@ -116,6 +117,14 @@ func TestACopyFollowsItsConfigMap(t *testing.T) {
 	written := s.copies()[0].ResourceVersion
 	s.enforce(again)
 	require.Equal(t, written, s.copies()[0].ResourceVersion, "it is written once")
+
+	for _, tampered := range []string{`{"data":{"size":"huge"}}`, `{"data":{"more":"keys"}}`, `{"binaryData":{"key":null}}`} {
+		require.NoError(t, s.hub.Client.Patch(t.Context(), &s.copies()[0], client.RawPatch(types.MergePatchType, []byte(tampered))))
+		displaced()
+		s.enforce(again)
+		require.Equal(t, sizes.Data, s.copies()[0].Data)
+		require.Equal(t, sizes.BinaryData, s.copies()[0].BinaryData)
+	}
 	s.propagator.Stop()
 	s.restartPropagator(nil)
 	s.awaitCompliance("CN", cluster)

@@ -180,12 +180,15 @@ func Placement(rollout types.NamespacedName, names Names, policy string, enforce
 	made := newObject(rollout, types.NamespacedName{Namespace: names.Namespace, Name: names.Placement})
 	addLabel(made, LabelForPolicy, policy)
 	made.SetGroupVersionKind(placementKind(enforcement))
-	if made.GetKind() == PlacementRules.Kind {
-		made.Object["spec"] = placementRuleOf(clusters)
-	} else {
-		made.Object["spec"] = placementOf(clusters)
-	}
+	made.Object["spec"] = placementSpec(made.GetKind(), clusters)
 	return made
+}
+
+func placementSpec(kind string, clusters []string) map[string]any {
+	if kind == PlacementRules.Kind {
+		return placementRuleOf(clusters)
+	}
+	return placementOf(clusters)
 }
 
 func placementKind(enforcement ranv1.EnforcementStatus) schema.GroupVersionKind {

@@ -58,10 +58,20 @@ type PlacementChange struct {
 	Added, Removed []string
 }
 
-// Changes compares the desired placements of all items with the observed clusters of each. A cluster that desired does not name gets no item. Items
-// that only lose clusters come first, so that the number of running clusters never exceeds the limit. Waiting are the held clusters that do not have
-// their item.
-func Changes(desired []DesiredPlacement, observed [][]string) (changes []PlacementChange, waiting []string) {
+// ObservedPlacement is the placement of one item on the hub.
+type ObservedPlacement struct {
+	// Clusters are those that it lists.
+	Clusters []string
+	// Altered: another user changed the placement. It may select other clusters.
+	Altered bool
+	// Void: other objects that place the item were deleted or changed. No cluster has the item.
+	Void bool
+}
+
+// Changes compares the desired placements of all items with the observed ones. A cluster that desired does not name gets no item. With a placement
+// that is altered or void, each desired cluster counts as added, and a held one does not keep its item. Items that only lose clusters come first, so that the
+// number of running clusters never exceeds the limit. Waiting are the held clusters that do not have their item.
+func Changes(desired []DesiredPlacement, observed []ObservedPlacement) (changes []PlacementChange, waiting []string) {
 	wanted := make([]DesiredPlacement, len(observed))
 	for _, placement := range desired {
 		if placement.Item != NoItem {
@@ -69,7 +79,10 @@ func Changes(desired []DesiredPlacement, observed [][]string) (changes []Placeme
 		}
 	}
 	for item, want := range wanted {
-		has := setOf(observed[item])
+		has := setOf(observed[item].Clusters)
+		if observed[item].Altered || observed[item].Void {
+			has = nil
+		}
 		clusters := slices.Clone(want.Clusters)
 		for _, cluster := range want.Held {
 			if has[cluster] {
@@ -83,9 +96,9 @@ func Changes(desired []DesiredPlacement, observed [][]string) (changes []Placeme
 		change := PlacementChange{
 			Item: item, Clusters: clusters,
 			Added:   slices.DeleteFunc(slices.Clone(clusters), func(cluster string) bool { return has[cluster] }),
-			Removed: slices.DeleteFunc(slices.Clone(observed[item]), func(cluster string) bool { return wants[cluster] }),
+			Removed: slices.DeleteFunc(slices.Clone(observed[item].Clusters), func(cluster string) bool { return wants[cluster] }),
 		}
-		if len(change.Added)+len(change.Removed) > 0 {
+		if len(change.Added)+len(change.Removed) > 0 || observed[item].Altered {
 			changes = append(changes, change)
 		}
 	}

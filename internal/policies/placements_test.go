@@ -26,51 +26,76 @@ func TestDesiredPlacementsAreTheTargetsByItem(t *testing.T) {
 	}))
 }
 
+// lists are observed placements that are as they were written.
+func lists(clusters ...[]string) []policies.ObservedPlacement {
+	observed := make([]policies.ObservedPlacement, len(clusters))
+	for item := range clusters {
+		observed[item].Clusters = clusters[item]
+	}
+	return observed
+}
+
 func TestOnlyTheDifferenceBetweenDesiredAndObservedChanges(t *testing.T) {
 	tests := []struct {
 		name     string
 		desired  []policies.DesiredPlacement
-		observed [][]string
+		observed []policies.ObservedPlacement
 		changes  []policies.PlacementChange
 		waiting  []string
 	}{
 		{
 			"no cluster is placed",
 			[]policies.DesiredPlacement{{Item: 1, Clusters: []string{"c1", "c2"}}},
-			[][]string{nil, nil},
+			lists(nil, nil),
 			[]policies.PlacementChange{{Item: 1, Clusters: []string{"c1", "c2"}, Added: []string{"c1", "c2"}}},
 			nil,
 		},
-		{"nothing differs", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}}, [][]string{{"c1"}, nil}, nil, nil},
-		{"only the order differs", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, [][]string{{"c2", "c1"}}, nil, nil},
+		{"nothing differs", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}}, lists([]string{"c1"}, nil), nil, nil},
+		{"only the order differs", []policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1", "c2"}}}, lists([]string{"c2", "c1"}), nil, nil},
 		{
 			"a cluster that continues is removed from one item before it is added to the next",
 			[]policies.DesiredPlacement{{Item: 0, Clusters: []string{"c1"}}},
-			[][]string{nil, {"c1", "c2"}},
+			lists(nil, []string{"c1", "c2"}),
 			[]policies.PlacementChange{{Item: 1, Removed: []string{"c1", "c2"}}, {Item: 0, Clusters: []string{"c1"}, Added: []string{"c1"}}},
 			nil,
 		},
 		{
 			"no placement is desired", nil,
-			[][]string{{"c1"}, {"c2"}},
+			lists([]string{"c1"}, []string{"c2"}),
 			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}, {Item: 1, Removed: []string{"c2"}}},
 			nil,
 		},
-		{"a held cluster keeps its item, and gets no new one", []policies.DesiredPlacement{{Item: 0, Held: []string{"c1", "c2"}}}, [][]string{{"c1"}}, nil, []string{"c2"}},
+		{"a held cluster keeps its item, and gets no new one", []policies.DesiredPlacement{{Item: 0, Held: []string{"c1", "c2"}}}, lists([]string{"c1"}), nil, []string{"c2"}},
 		{
 			"a held cluster loses the wrong item",
 			[]policies.DesiredPlacement{{Item: 1, Held: []string{"c1"}}},
-			[][]string{{"c1"}, nil},
+			lists([]string{"c1"}, nil),
 			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}},
 			[]string{"c1"},
 		},
 		{
 			"a change of other clusters does not affect a held one",
 			[]policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}, Held: []string{"c1", "c3"}}},
-			[][]string{{"c1"}},
+			lists([]string{"c1"}),
 			[]policies.PlacementChange{{Item: 0, Clusters: []string{"c1", "c2"}, Added: []string{"c2"}}},
 			[]string{"c3"},
 		},
+		{
+			"with a void placement, no cluster has its item, and a held one does not keep it",
+			[]policies.DesiredPlacement{{Item: 0, Clusters: []string{"c2"}, Held: []string{"c1"}}},
+			[]policies.ObservedPlacement{{Clusters: []string{"c1", "c2"}, Void: true}},
+			[]policies.PlacementChange{{Item: 0, Clusters: []string{"c2"}, Added: []string{"c2"}, Removed: []string{"c1"}}},
+			[]string{"c1"},
+		},
+		{
+			"an altered placement loses the clusters that it lists",
+			[]policies.DesiredPlacement{{Item: 1, Clusters: []string{"c1"}}},
+			[]policies.ObservedPlacement{{Clusters: []string{"c1"}, Altered: true}, {}},
+			[]policies.PlacementChange{{Item: 0, Removed: []string{"c1"}}, {Item: 1, Clusters: []string{"c1"}, Added: []string{"c1"}}},
+			nil,
+		},
+		{"an altered placement is written although no cluster changes", nil, []policies.ObservedPlacement{{Altered: true}}, []policies.PlacementChange{{Item: 0}}, nil},
+		{"a void placement without clusters stays", nil, []policies.ObservedPlacement{{Void: true}}, nil, nil},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -98,9 +123,10 @@ func TestChangesMakeTheObservedPlacementsTheDesiredOnes(t *testing.T) {
 				targets = append(targets, policies.Target{Cluster: name, Item: rapid.IntRange(policies.NoItem, items-1).Draw(t, "item"), Held: rapid.Bool().Draw(t, "held")})
 			}
 		}
-		observed := make([][]string, items)
+		observed := make([]policies.ObservedPlacement, items)
 		for item := range observed {
-			observed[item] = rapid.Permutation(names).Draw(t, "observed")[:rapid.IntRange(0, len(names)).Draw(t, "count")]
+			observed[item].Clusters = rapid.Permutation(names).Draw(t, "observed")[:rapid.IntRange(0, len(names)).Draw(t, "count")]
+			observed[item].Altered, observed[item].Void = rapid.IntRange(0, 3).Draw(t, "altered") == 0, rapid.IntRange(0, 3).Draw(t, "void") == 0
 		}
 		desired := policies.Desired(targets)
 		changes, waiting := policies.Changes(desired, observed)
@@ -109,13 +135,14 @@ func TestChangesMakeTheObservedPlacementsTheDesiredOnes(t *testing.T) {
 		for _, change := range changes {
 			require.False(t, gaining && len(change.Added) == 0, "an item that only loses clusters comes first")
 			gaining = gaining || len(change.Added) > 0
-			after[change.Item] = change.Clusters
+			after[change.Item] = policies.ObservedPlacement{Clusters: change.Clusters, Void: len(change.Added) == 0 && after[change.Item].Void}
 		}
 		for item := range after {
 			for _, name := range names {
 				i := slices.IndexFunc(targets, func(target policies.Target) bool { return target.Cluster == name })
-				wanted := i >= 0 && targets[i].Item == item && (!targets[i].Held || slices.Contains(observed[item], name))
-				require.Equal(t, wanted, slices.Contains(after[item], name), "%s on %d", name, item)
+				had := slices.Contains(observed[item].Clusters, name) && !observed[item].Altered && !observed[item].Void
+				wanted := i >= 0 && targets[i].Item == item && (!targets[i].Held || had)
+				require.Equal(t, wanted, slices.Contains(after[item].Clusters, name), "%s on %d", name, item)
 			}
 		}
 		changes, again := policies.Changes(desired, after)

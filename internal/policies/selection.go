@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
@@ -98,13 +99,25 @@ func PlacementNamespace(rollout string, policy Ref, by ranv1.PolicyEnforcement) 
 	return policy.Namespace
 }
 
-// narrowing are the fields with which another user can keep an object of a rollout from its clusters.
-var narrowing = [][]string{{"spec", "numberOfClusters"}, {"spec", "clusterReplicas"}, {"spec", "clusterSets"}, {"spec", "clusterSelector"}, {"subFilter"}}
+// AnnotationUnscheduled of a Placement stops its decisions from changing.
+const AnnotationUnscheduled = "cluster.open-cluster-management.io/experimental-scheduling-disable"
 
-// Narrowed are the fields that another user added to an object of a rollout, and that keep it from its clusters.
-func Narrowed(observed, written *unstructured.Unstructured) [][]string {
+// foreign are the fields with which another user can change what an object of a rollout does.
+var foreign = [][]string{
+	{"spec", "numberOfClusters"},
+	{"spec", "clusterReplicas"},
+	{"spec", "clusterSets"},
+	{"spec", "clusterSelector"},
+	{"spec", "clusterConditions"},
+	{"metadata", "annotations", AnnotationUnscheduled},
+	{"subFilter"},
+	{"bindingOverrides"},
+}
+
+// AddedByOthers are the fields that another user added to an object of a rollout, and that change what it does.
+func AddedByOthers(observed, written *unstructured.Unstructured) [][]string {
 	var added [][]string
-	for _, path := range narrowing {
+	for _, path := range foreign {
 		_, found, _ := unstructured.NestedFieldNoCopy(observed.Object, path...)
 		if _, ours, _ := unstructured.NestedFieldNoCopy(written.Object, path...); found && !ours {
 			added = append(added, path)
@@ -113,16 +126,38 @@ func Narrowed(observed, written *unstructured.Unstructured) [][]string {
 	return added
 }
 
-// Selected are the clusters that a placement of a rollout, as it is on the hub, selects; none if another user narrowed it.
-func Selected(placement *unstructured.Unstructured) []string {
-	if len(Narrowed(placement, &unstructured.Unstructured{})) > 0 {
-		return nil
+// Selects reports whether a placement of a rollout, as it is on the hub, selects the clusters that it lists, and no others.
+func Selects(placement *unstructured.Unstructured) bool {
+	written := &unstructured.Unstructured{Object: map[string]any{"spec": placementSpec(placement.GetKind(), PlacedClusters(placement))}}
+	if len(AddedByOthers(placement, written)) > 0 {
+		return false
 	}
-	return PlacedClusters(placement)
+	for _, field := range []string{"predicates", "tolerations", "clusters", "numberOfClusters", "clusterReplicas"} {
+		found, _, _ := unstructured.NestedFieldNoCopy(placement.Object, "spec", field)
+		wanted, _, _ := unstructured.NestedFieldNoCopy(written.Object, "spec", field)
+		if !equality.Semantic.DeepEqual(found, wanted) {
+			return false
+		}
+	}
+	return true
+}
+
+// Does reports whether a placement or binding of a rollout, as it is on the hub, does what the rollout wrote.
+func Does(observed, written *unstructured.Unstructured) bool {
+	switch observed.GetKind() {
+	case Policies.Kind:
+		return true // its spec is fixed when it is created
+	case PlacementBindings.Kind:
+		return Binds(observed, written)
+	}
+	return Selects(observed) && slices.Equal(PlacedClusters(observed), PlacedClusters(written))
 }
 
 // Binds reports whether a binding of a rollout, as it is on the hub, does what the rollout wrote.
 func Binds(observed, written *unstructured.Unstructured) bool {
+	if len(AddedByOthers(observed, written)) > 0 {
+		return false
+	}
 	field := func(object *unstructured.Unstructured, path ...string) string {
 		value, _, _ := unstructured.NestedString(object.Object, path...)
 		return value

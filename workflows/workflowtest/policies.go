@@ -205,7 +205,7 @@ func (w *PolicyWorld) changedClusters(in policiesactivities.AwaitComplianceInput
 func (w *PolicyWorld) Place(in policiesactivities.PlacePoliciesInput) any {
 	w.Mu.Lock()
 	defer w.Mu.Unlock()
-	changes, waiting := policies.Changes(in.Desired, [][]string{w.Enforced[0], w.Enforced[1]})
+	changes, waiting := policies.Changes(in.Desired, []policies.ObservedPlacement{{Clusters: w.Enforced[0]}, {Clusters: w.Enforced[1]}})
 	for _, change := range changes {
 		for _, cluster := range change.Added {
 			if takes := w.ComplyAfter(cluster, change.Item); takes >= 0 {

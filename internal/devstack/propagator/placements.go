@@ -160,25 +160,29 @@ func selected(placement *unstructured.Unstructured, clusters managed) []*managed
 		matching := clusters.all
 		expressions, _, _ := unstructured.NestedSlice(predicate.(map[string]any), "requiredClusterSelector", "labelSelector", "matchExpressions")
 		for i, expression := range expressions {
-			fields := expression.(map[string]any)
-			matching = matchingLabel(clusters, matching, i == 0, fields["key"].(string), fields["values"].([]any))
+			matching = matchingLabel(clusters, matching, i == 0, expression.(map[string]any))
 		}
 		found = append(found, matching...)
 	}
 	return found
 }
 
-// matchingLabel are those of the clusters with one of the values of a label. all: they are all clusters.
-func matchingLabel(clusters managed, among []*managedCluster, all bool, key string, values []any) []*managedCluster {
+// matchingLabel are those of the clusters whose labels match an expression. all: they are all clusters.
+func matchingLabel(clusters managed, among []*managedCluster, all bool, expression map[string]any) []*managedCluster {
 	var matching []*managedCluster
-	if all && key == "name" {
+	key, operator := expression["key"].(string), expression["operator"].(string)
+	values, _ := expression["values"].([]any)
+	if all && key == "name" && operator == "In" {
 		for _, value := range values {
 			matching = append(matching, clusters.named[value.(string)]...)
 		}
 		return matching
 	}
 	for _, cluster := range among {
-		if slices.Contains(values, any(cluster.labels[key])) {
+		value, has := cluster.labels[key]
+		if map[string]bool{
+			"In": has && slices.Contains(values, any(value)), "NotIn": !has || !slices.Contains(values, any(value)), "Exists": has, "DoesNotExist": !has,
+		}[operator] {
 			matching = append(matching, cluster)
 		}
 	}
