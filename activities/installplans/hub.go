@@ -24,12 +24,21 @@ type hubWatch struct {
 	owner viewsapi.Owner
 	// created are the views that were created and that the cache does not have yet, by client.ObjectKey.
 	created sync.Map
+	// missed is what the hub lacked the last time.
+	missed string
 }
 
 // watchHub watches clusters through their agents until it fails.
 func (w *watch) watchHub(ctx context.Context, hub *kube.Cluster, clusters []KnownCluster) error {
 	h := &hubWatch{watch: w, hub: hub, owner: w.in.Rollout.owner()}
-	err := hub.Await(ctx, viewsapi.Kinds(metav1.NamespaceAll), func(ctx context.Context) (bool, error) {
+	var kinds []client.Object
+	var recorded []*kube.Recorded
+	for _, kind := range viewsapi.Kinds(metav1.NamespaceAll) {
+		recorded = append(recorded, kube.Record(kind))
+		kinds = append(kinds, recorded[len(recorded)-1])
+	}
+	err := hub.Await(ctx, kinds, func(ctx context.Context) (bool, error) {
+		changed := changedClusters(recorded)
 		missing, err := h.missing(ctx)
 		if err != nil {
 			return false, err
@@ -37,6 +46,9 @@ func (w *watch) watchHub(ctx context.Context, hub *kube.Cluster, clusters []Know
 		reads, reading := errgroup.WithContext(ctx) // it may create a view for each cluster
 		reads.SetLimit(activitykit.MaxParallelRequests)
 		for _, known := range clusters {
+			if len(changed) > 0 && !changed[known.Cluster] && missing == h.missed {
+				continue // views of thousands of clusters change all the time
+			}
 			reads.Go(func() (err error) {
 				decided := installplans.Cluster{Cluster: known.Cluster, Message: missing}
 				if missing == "" {
@@ -48,9 +60,21 @@ func (w *watch) watchHub(ctx context.Context, hub *kube.Cluster, clusters []Know
 				return err
 			})
 		}
+		h.missed = missing
 		return false, reads.Wait()
 	})
 	return activitykit.Explain(hub, "watch InstallPlans through ManagedClusterViews", err)
+}
+
+// changedClusters are those with a changed view or action; none: all clusters are to be read, at the start and from time to time.
+func changedClusters(recorded []*kube.Recorded) map[string]bool {
+	changed := map[string]bool{}
+	for _, kind := range recorded {
+		for _, key := range kind.Take() {
+			changed[key.Namespace] = true
+		}
+	}
+	return changed
 }
 
 // missing is what the hub lacks to read clusters through their agents; empty: nothing.

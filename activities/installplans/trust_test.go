@@ -7,6 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -73,6 +74,18 @@ func TestAVersionOfALaterPolicyIsNotApproved(t *testing.T) {
 	}
 }
 
+// awaitCached waits until the cache of the hub has this object: with an older state, a rollout would make the view its own.
+func awaitCached(t *testing.T, made *unstructured.Unstructured) {
+	t.Helper()
+	hub, err := activitytest.Clusters.Hub(t.Context())
+	require.NoError(t, err)
+	require.Eventually(t, func() bool {
+		cached := &unstructured.Unstructured{}
+		cached.SetGroupVersionKind(made.GroupVersionKind())
+		return hub.Cache.Get(t.Context(), client.ObjectKeyFromObject(made), cached) == nil && cached.GetUID() == made.GetUID()
+	}, activitytest.EventTimeout, 10*time.Millisecond)
+}
+
 // A user who may create views, but not actions, knows the names of the views of a rollout.
 func TestAViewThatAnotherUserHasCreatedIsNotTrusted(t *testing.T) {
 	s := newAgentScene(t, agent.Options{})
@@ -92,6 +105,7 @@ func TestAViewThatAnotherUserHasCreatedIsNotTrusted(t *testing.T) {
 			made := evil.DeepCopy()
 			made.SetAnnotations(map[string]string{kube.AnnotationOwner: text.owner})
 			require.NoError(t, s.hub.Client.Create(t.Context(), made))
+			awaitCached(t, made)
 			s.t = t
 			require.Empty(t, s.await(text.says).Approvals)
 			found := s.plan()

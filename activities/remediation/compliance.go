@@ -159,8 +159,8 @@ func (s ComplianceReader) newObject() *unstructured.Unstructured {
 type complianceWatch struct {
 	ComplianceReader
 	clusters []policies.KnownCluster
-	// latest is the last observed compliance of each cluster. Relapsed stays set.
-	latest map[string]policies.ClusterCompliance
+	// read is what was last read of each cluster, and latest its last observed compliance. Relapsed stays set.
+	read, latest map[string]policies.ClusterCompliance
 	// missing are the objects that did not exist on the API server, by item.
 	missing map[missingObject]bool
 	// settles is when the compliance of a cluster, or of all clusters (""), may change without a change of an object. alarm goes off at the first of these times.
@@ -176,8 +176,8 @@ type missingObject struct {
 // watch starts with the known compliance. A missing object is not read again until the watch shows it.
 func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWatch {
 	w := &complianceWatch{
-		ComplianceReader: s, clusters: clusters, latest: map[string]policies.ClusterCompliance{}, missing: map[missingObject]bool{},
-		settles: map[string]time.Time{}, alarm: time.NewTimer(0),
+		ComplianceReader: s, clusters: clusters, read: map[string]policies.ClusterCompliance{}, latest: map[string]policies.ClusterCompliance{},
+		missing: map[missingObject]bool{}, settles: map[string]time.Time{}, alarm: time.NewTimer(0),
 	}
 	w.alarm.Stop()
 	for _, known := range clusters {
@@ -190,8 +190,8 @@ func (s ComplianceReader) watch(clusters []policies.KnownCluster) *complianceWat
 	return w
 }
 
-// await waits until the condition holds. It reads all clusters once, and after changes of Related; and then those that have changed: thousands may be in a batch,
-// and all the time one of them reports something.
+// await waits until the condition holds. It reads all clusters once, and then those that have changed: thousands may be in a batch, and all the time one of them
+// reports something. After changes of Related it judges all again.
 func (w *complianceWatch) await(ctx context.Context, until func() bool) error {
 	var kinds []client.Object
 	record := func(object client.Object) *kube.Recorded {
@@ -209,18 +209,23 @@ func (w *complianceWatch) await(ctx context.Context, until func() bool) error {
 		object.SetNamespace(known.Cluster)
 		objects[known.Cluster] = []*kube.Recorded{record(object), record(activitykit.ManagedCluster(known.Cluster))}
 	}
-	all := true
+	clear(w.read) // nothing was recorded before
 	return activitykit.Waits{}.AwaitAlarm(ctx, w.alarm.C, w.Hub, kinds, func(ctx context.Context) (temporal.Observation, bool, error) {
 		now := w.now()
-		all = all || changed(related) || due(w.settles, "", now)
-		var read []policies.KnownCluster
+		all := changed(related) || due(w.settles, "", now)
+		var judged []policies.KnownCluster
 		for _, known := range w.clusters {
-			if changed(objects[known.Cluster]) || all || due(w.settles, known.Cluster, now) {
-				read = append(read, known)
+			_, read := w.read[known.Cluster]
+			if changed(objects[known.Cluster]) || !read || due(w.settles, known.Cluster, now) {
+				if err := w.readCluster(ctx, known.Cluster); err != nil {
+					return temporal.Observation{}, false, err
+				}
+			} else if !all {
+				continue
 			}
+			judged = append(judged, known)
 		}
-		err := w.read(ctx, read)
-		all = false
+		err := w.judgeAgain(ctx, judged)
 		return temporal.Observation{}, err == nil && until(), err
 	})
 }
@@ -240,17 +245,14 @@ func due(settles map[string]time.Time, cluster string, now time.Time) bool {
 	return pending && !at.After(now)
 }
 
-// read reads clusters, and sets the alarm.
-func (w *complianceWatch) read(ctx context.Context, clusters []policies.KnownCluster) error {
+// judgeAgain completes what was read of clusters, and sets the alarm.
+func (w *complianceWatch) judgeAgain(ctx context.Context, clusters []policies.KnownCluster) error {
 	if len(clusters) == len(w.clusters) {
-		clear(w.settles)
+		delete(w.settles, "")
 	}
 	seen := make([]policies.ClusterCompliance, len(clusters))
 	for i, known := range clusters {
-		var err error
-		if seen[i], err = w.readCluster(ctx, known.Cluster); err != nil {
-			return err
-		}
+		seen[i] = w.read[known.Cluster]
 	}
 	again, err := w.complete(ctx, clusters, seen)
 	if err != nil {
@@ -277,7 +279,8 @@ func (w *complianceWatch) settle(cluster string, at time.Time) {
 	}
 }
 
-func (w *complianceWatch) readCluster(ctx context.Context, cluster string) (policies.ClusterCompliance, error) {
+// readCluster reads the objects of a cluster.
+func (w *complianceWatch) readCluster(ctx context.Context, cluster string) error {
 	seen := policies.ClusterCompliance{Cluster: cluster}
 	delete(w.settles, cluster)
 	letters := make([]byte, len(w.Names))
@@ -285,19 +288,21 @@ func (w *complianceWatch) readCluster(ctx context.Context, cluster string) (poli
 	for item := range w.Names {
 		object, err := w.object(ctx, cluster, item)
 		if err != nil {
-			return seen, err
+			return err
 		}
 		letter, again, err := w.judge(ctx, item, object, available)
 		if err != nil {
-			return seen, err
+			return err
 		}
 		letters[item] = letter
 		w.settle(cluster, again)
 	}
 	seen.Status = policies.ComplianceStatus(letters)
 	var err error
-	seen.ClusterDeleted, err = activitykit.ManagedClusterGone(ctx, w.Hub, cluster)
-	return seen, err
+	if seen.ClusterDeleted, err = activitykit.ManagedClusterGone(ctx, w.Hub, cluster); err == nil {
+		w.read[cluster] = seen
+	}
+	return err
 }
 
 // object reads the object of an item from the cache; nil: it does not exist. If it is missing there, object reads it from the API server: the cache may lag,
