@@ -164,6 +164,9 @@ drydock codec-server --encryption-key-file keys.yaml --origin http://localhost:8
 drydock setup --hub-context hub --spoke-context spoke-1
 drydock setup --print-rbac hub | kubectl apply -f -`,
 	"explain": `drydock explain NoSlot`,
+	"upgrade-check": `
+# with the program of the new version, before its workers start
+drydock upgrade-check`,
 	"doctor": `
 drydock doctor --hub-context hub --spoke-context spoke-1
 # in CI: fail also for warnings

@@ -56,6 +56,7 @@ func TestCommandsOnARealTemporalServer(t *testing.T) {
 		{"a maintenance with reactivated locks continues as new", s.continuesAsNewWithLocks},
 		{"signals without a worker apply in order", s.ordersSignals},
 		{"without a worker, ended runs are shown", s.showsEndedRuns},
+		{"without a worker, what is running is replayed", s.checksUpgrades},
 	}
 	for _, step := range steps {
 		require.True(t, t.Run(step.name, step.run), "the steps build on each other")

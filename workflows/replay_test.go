@@ -7,14 +7,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	historypb "go.temporal.io/api/history/v1"
-	"go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
+	"go.temporal.io/sdk/client"
 
 	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
-	"drydock.dev/drydock/workflows/kit"
 )
 
 // historyScenarios are the scenarios that every version has histories of; `make histories` records them.
@@ -51,18 +47,8 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 	}
 }
 
-// replay replays a run under its workflow ID and run ID, because its decisions may contain them.
 func replay(run history.Run) error {
-	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
-		DataConverter: temporal.DataConverter(), Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}},
-	})
-	if err != nil {
-		return err
-	}
-	Register(replayer, false)
-	return replayer.ReplayWorkflowHistoryWithOptions(nil, &historypb.History{Events: run.Events}, worker.ReplayWorkflowHistoryOptions{
-		OriginalExecution: workflow.Execution{ID: run.WorkflowID, RunID: run.RunID},
-	})
+	return Replay(run, client.Options{DataConverter: temporal.DataConverter()})
 }
 
 func scenariosIn(t *testing.T, version string) []string {

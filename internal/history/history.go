@@ -27,7 +27,7 @@ func Read(ctx context.Context, server client.Client, workflowID string) ([]Run, 
 	for pending := []Run{first}; len(pending) > 0; pending = pending[1:] {
 		run := pending[0]
 		if len(run.Events) == 0 {
-			if run, err = read(ctx, server, run.WorkflowID, run.RunID); err != nil {
+			if run, err = ReadRun(ctx, server, run.WorkflowID, run.RunID); err != nil {
 				return nil, err
 			}
 		}
@@ -39,14 +39,15 @@ func Read(ctx context.Context, server client.Client, workflowID string) ([]Run, 
 
 // firstRun reads the first run of the chain of the latest run.
 func firstRun(ctx context.Context, server client.Client, workflowID string) (Run, error) {
-	latest, err := read(ctx, server, workflowID, "")
+	latest, err := ReadRun(ctx, server, workflowID, "")
 	if err != nil {
 		return Run{}, err
 	}
-	return read(ctx, server, workflowID, latest.Events[0].GetWorkflowExecutionStartedEventAttributes().GetFirstExecutionRunId())
+	return ReadRun(ctx, server, workflowID, latest.Events[0].GetWorkflowExecutionStartedEventAttributes().GetFirstExecutionRunId())
 }
 
-func read(ctx context.Context, server client.Client, workflowID, runID string) (Run, error) {
+// ReadRun returns one run of a workflow; runID "" is the latest.
+func ReadRun(ctx context.Context, server client.Client, workflowID, runID string) (Run, error) {
 	run := Run{WorkflowID: workflowID, RunID: runID}
 	for events := server.GetWorkflowHistory(ctx, workflowID, runID, false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT); events.HasNext(); {
 		event, err := events.Next()
