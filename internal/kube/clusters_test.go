@@ -259,7 +259,11 @@ func TestAClustersFileIsReadStrictlyAndAllErrorsAreReported(t *testing.T) {
 	}{
 		{"an unknown field", "clusters: [{name: a, context: a, colour: red}]", []string{`unknown field "clusters[0].colour"`}},
 		{"a duplicate name", "clusters: [{name: a, context: a}, {name: a, context: b}]", []string{`clusters[1].name: Duplicate value: "a"`}},
-		{"several problems", "clusters: [{name: A/B, context: a}, {name: b}]", []string{"clusters[0].name: Invalid value", "clusters[1]: Required value: kubeconfig or context, or inClusterWorker"}},
+		{"several problems", "clusters: [{name: A/B, context: a}, {name: b}]", []string{"clusters[0].name: Invalid value", "clusters[1]: Required value: kubeconfig or context, inCluster, or inClusterWorker"}},
+		{
+			"a cluster that is reached in two ways", "clusters: [{name: a, inCluster: true, context: a}, {name: b, inCluster: true, inClusterWorker: true}]",
+			[]string{"clusters[0].inCluster: Forbidden: excludes kubeconfig, context and inClusterWorker", "clusters[1].inCluster: Forbidden"},
+		},
 		{"a lock controller without a cluster", "clusters: [{name: a, context: a, lockController: {}}]", []string{"clusters[0].lockController: Required value: kubeconfig or context"}},
 		{"a list without images", "{clusters: [{name: a, context: a}], allow: {jobs: [{namespaces: [drydock-system]}]}}", []string{"allow.jobs[0].images: Required value", "allow.jobs[0].namespaces[0]: Forbidden"}},
 		{"an unknown privilege", "{clusters: [{name: a, context: a}], allow: {jobs: [{images: [a], root: true}]}}", []string{`unknown field "allow.jobs[0].root"`}},
@@ -289,6 +293,7 @@ hub: {kubeconfig: spoke.kubeconfig, context: spoke}
 clusters:
 - {name: outside, kubeconfig: spoke.kubeconfig, context: spoke}
 - {name: inside, inClusterWorker: true}
+- {name: own, inCluster: true}
 - {name: mistaken, kubeconfig: spoke.kubeconfig, context: other}
 `), 0o600))
 	source, err := kube.FromClustersFile(path)
@@ -304,6 +309,9 @@ clusters:
 	require.True(t, known && inCluster)
 	_, err = clusters.Cluster(t.Context(), "inside")
 	require.ErrorContains(t, err, "cluster inside is served by a worker inside it")
+	_, err = clusters.Cluster(t.Context(), "own")
+	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err), "this is no pod")
+	require.ErrorContains(t, err, "unable to load in-cluster configuration")
 	_, err = clusters.Cluster(t.Context(), "mistaken")
 	require.Equal(t, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
 	require.ErrorContains(t, err, "spoke.kubeconfig: invalid configuration: [context was not found for specified context: other")

@@ -9,6 +9,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 
@@ -30,6 +31,8 @@ type ClusterEntry struct {
 	// Name of the cluster: that of its ManagedCluster.
 	Name              string `json:"name"`
 	KubeconfigContext `json:",inline"`
+	// InCluster: the worker runs in this cluster, and reaches it with the ServiceAccount of its pod.
+	InCluster bool `json:"inCluster,omitempty"`
 	// LockController are the credentials to write workload locks where Drydock manages them for an application. Absent: the cluster's other
 	// credentials.
 	LockController *KubeconfigContext `json:"lockController,omitempty"`
@@ -82,7 +85,10 @@ func (f ClustersFile) source(path string) Source {
 	}
 	for _, entry := range f.Clusters {
 		known := access{inClusterWorker: entry.InClusterWorker}
-		if !entry.InClusterWorker || entry.KubeconfigContext != (KubeconfigContext{}) {
+		switch {
+		case entry.InCluster:
+			known.config = rest.InClusterConfig
+		case !entry.InClusterWorker || entry.KubeconfigContext != (KubeconfigContext{}):
 			known.config = entry.access(directory).config
 		}
 		if entry.LockController != nil {
@@ -117,13 +123,16 @@ func (f ClustersFile) validate() field.ErrorList {
 			problems = append(problems, field.Duplicate(path.Child("name"), entry.Name))
 		}
 		names[entry.Name] = true
-		if !entry.InClusterWorker && entry.KubeconfigContext == (KubeconfigContext{}) {
-			problems = append(problems, field.Required(path, "kubeconfig or context, or inClusterWorker"))
+		switch {
+		case entry.InCluster && (entry.InClusterWorker || entry.KubeconfigContext != (KubeconfigContext{})):
+			problems = append(problems, field.Forbidden(path.Child("inCluster"), "excludes kubeconfig, context and inClusterWorker"))
+		case !entry.InCluster && !entry.InClusterWorker && entry.KubeconfigContext == (KubeconfigContext{}):
+			problems = append(problems, field.Required(path, "kubeconfig or context, inCluster, or inClusterWorker"))
 		}
 		switch {
 		case entry.LockController == nil:
 		case entry.KubeconfigContext == (KubeconfigContext{}):
-			problems = append(problems, field.Forbidden(path.Child("lockController"), "the worker inside the cluster has its own ServiceAccount"))
+			problems = append(problems, field.Forbidden(path.Child("lockController"), "a worker inside the cluster has one ServiceAccount"))
 		case *entry.LockController == (KubeconfigContext{}): // the current context, or a pod's ServiceAccount, would be another cluster's
 			problems = append(problems, field.Required(path.Child("lockController"), "kubeconfig or context"))
 		}
