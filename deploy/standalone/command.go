@@ -26,6 +26,8 @@ type options struct {
 	data   string
 	// temporal, webUI and page are addresses to listen on. Without webUI there is no Web UI, without page no status page.
 	temporal, webUI, page string
+	// pageHosts are the names of the status page in requests, beside localhost and IP addresses.
+	pageHosts []string
 	// prepare: CRDs are installed on the clusters.
 	prepare bool
 }
@@ -52,6 +54,7 @@ Who can reach the address of Temporal may steer everything: by default only prog
 	flags.StringVar(&o.temporal, "temporal-address", "127.0.0.1:7233", "address of Temporal, for drydock and the temporal CLI")
 	flags.StringVar(&o.webUI, "web-ui-address", "127.0.0.1:8233", "address of Temporal's Web UI; empty: none")
 	flags.StringVar(&o.page, "page-address", "127.0.0.1:8090", "address of the status page, which is read-only; empty: none")
+	flags.StringSliceVar(&o.pageHosts, "page-host", nil, "host names under which clients reach the status page (default: localhost and IP addresses only)")
 	flags.BoolVar(&o.prepare, "setup", true, "install missing CRDs on the clusters, and create namespace drydock-system on the hub")
 	flags.StringVar(&o.worker.Connection.EncryptionKeyFile, "encryption-key-file", os.Getenv("DRYDOCK_ENCRYPTION_KEY_FILE"),
 		"file with the keys that encrypt what Temporal stores (env DRYDOCK_ENCRYPTION_KEY_FILE; default: no encryption)")
@@ -127,7 +130,7 @@ func (o *options) servePage(ctx context.Context, server *temporalServer, log *sl
 	}
 	defer client.Close()
 	page, err := statuspage.New(statuspage.Options{
-		Temporal: client, Namespace: namespace, Portal: "main", WebUI: server.webUI, Version: version, Log: log,
+		Temporal: client, Namespace: namespace, Portal: "main", WebUI: server.webUI, Hosts: o.pageHosts, Version: version, Log: log,
 	})
 	if err != nil {
 		return err
