@@ -148,7 +148,8 @@ func (b builder) image(image image, program string, platform v1.Platform) (v1.Im
 	config.OS, config.Architecture, config.Variant, config.Created = platform.OS, platform.Architecture, platform.Variant, v1.Time{Time: b.created}
 	config.Config = v1.Config{
 		User: image.user, Entrypoint: []string{"/" + image.program}, WorkingDir: "/",
-		Env:    []string{"PATH=/", "SSL_CERT_FILE=/" + rootsFile},
+		// Temporal's telemetry does not start without HOME and USER. A user that etc/passwd does not have would have none.
+		Env:    []string{"PATH=/", "SSL_CERT_FILE=/" + rootsFile, "HOME=/", "USER=drydock"},
 		Labels: b.labels(image),
 	}
 	if built, err = mutate.ConfigFile(built, config); err != nil {

@@ -126,6 +126,7 @@ func requireConfig(t *testing.T, built v1.Image, image image) {
 	require.Equal(t, image.user, config.Config.User)
 	require.Equal(t, []string{"/" + image.program}, config.Config.Entrypoint)
 	require.Empty(t, config.Config.Cmd)
+	require.Subset(t, config.Config.Env, []string{"HOME=/", "USER=drydock"}, "also another user has a name")
 	require.Equal(t, runtime.GOARCH, config.Architecture)
 	require.Equal(t, "linux", config.OS)
 	require.Equal(t, version, config.Config.Labels["org.opencontainers.image.version"])
