@@ -67,7 +67,7 @@ CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/har
 	./internal/manifest ./internal/observe ./internal/snapshot ./internal/statuspage/... ./internal/temporal ./internal/devstack/...)
 
 .PHONY: test
-test: servers build chromium containerd supply-chain ## Run all tests, those on the real servers included; PKG=./starter/... runs some
+test: servers build chromium containerd supply-chain helm ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
 	@$(MAKE) --no-print-directory --keep-going -j5 test-shared test-alone test-concurrent test-others test-standalone
 else
@@ -93,11 +93,11 @@ test-standalone:
 SERVER_TESTS = $(shell go list $$(grep -rlE --include='*_test.go' 'MainNeedsServers|activitytest\.Main' . | xargs dirname))
 
 .PHONY: test-fast
-test-fast: ## Run the tests that need neither servers nor a browser
+test-fast: helm ## Run the tests that need neither servers nor a browser
 	@$(GO_TEST) -short $(filter-out $(SERVER_TESTS),$(shell go list ./...))
 
 .PHONY: race
-race: servers build chromium containerd supply-chain ## Run all tests under the race detector, which takes twice as long as test
+race: servers build chromium containerd supply-chain helm ## Run all tests under the race detector, which takes twice as long as test
 	$(RACE_TEST) -p 2 ./internal/e2e ./...
 
 # The tests of the status page look at it in a browser. Without one only they fail.
@@ -175,7 +175,7 @@ format: checkers ## Format the code
 	$(TOOLS)/gofumpt -w .
 
 .PHONY: generate
-generate: generate-api ## Write all that is generated: generate-api, the code of the status page's API, the reference of the CLI, the code tour
+generate: generate-api generate-chart ## Write all that is generated: generate-api, generate-chart, the code of the status page's API, the reference of the CLI, the code tour
 	cd $(PROTO) && $(BUF) generate
 	$(GO_TEST) -count 1 ./starter -run TestReferenceMatchesTheCommands -generate
 	$(GO_TEST) -count 1 ./internal/architecture -run "CodeTour|Roles" -update
@@ -185,6 +185,10 @@ generate-api: checkers ## Write what is generated from the types of the API: dee
 	$(TOOLS)/controller-gen object paths=./internal/apis/...
 	$(TOOLS)/controller-gen crd paths=./internal/apis/... output:crd:dir=deploy/crds
 	$(call api_reference,docs/reference/api)
+
+.PHONY: generate-chart
+generate-chart: helm ## Write what the chart has from other directories, and what is rendered from it: the bases of kustomize
+	$(GO_TEST) -count 1 ./deploy/chart -run 'Chart|Rendered|Kustomize' -generate
 
 # PROGRAMS are what users get.
 PROGRAMS := drydock drydock-worker drydock-prepare
@@ -212,6 +216,10 @@ images: supply-chain ## Build the container images, each as an OCI layout in bin
 	@$(GO_BUILD) -o bin/images/build ./deploy/images
 	@bin/images/build --platforms '$(PLATFORMS)' $(if $(REGISTRY),--registry '$(REGISTRY)') --version '$(VERSION)' --revision "$$(git rev-parse HEAD)" --created "$$(git log -1 --format=%ct)"
 
+.PHONY: chart
+chart: helm ## Package the Helm chart in bin/chart (VERSION=v1.2.3)
+	@$(TOOLS)/helm package deploy/chart --version '$(VERSION:v%=%)' --app-version '$(VERSION)' --destination bin/chart
+
 # The second build has an empty cache, so that nothing of the first is compared with itself.
 .PHONY: reproducible
 reproducible: ## Build the last commit twice, in two folders, and compare the programs byte for byte
@@ -227,8 +235,14 @@ supply-chain:
 	@mkdir -p $(TOOLS)
 	@cd internal/tools/supplychain && GOWORK=off go build -o ../../../$(TOOLS)/ tool
 
+# Helm is compiled with the flags and in the versions of what it shares with Drydock.
+.PHONY: helm
+helm:
+	@mkdir -p $(TOOLS)
+	@cd internal/tools/helm && GOWORK=off $(GO_BUILD) -ldflags "-s -w" -o ../../../$(TOOLS)/ tool
+
 .PHONY: tools
-tools: checkers servers ## Build what the other targets use
+tools: checkers servers helm ## Build what the other targets use
 
 .PHONY: checkers
 checkers:

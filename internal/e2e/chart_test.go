@@ -1,0 +1,238 @@
+package e2e
+
+import (
+	"bytes"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"encoding/base64"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	certutil "k8s.io/client-go/util/cert"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+
+	"drydock.dev/drydock/internal/charttest"
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/kube"
+)
+
+// The API server checks each object of the chart, and refuses unknown and duplicate fields. It stores none of them.
+func TestRenderedObjectsAreValid(t *testing.T) {
+	shared(t)
+	objects, err := dynamic.NewForConfig(theFleet.Hub.Config)
+	require.NoError(t, err)
+	kinds := hubClient(t).RESTMapper()
+	for name, args := range map[string][]string{
+		"default": nil, "production": {"--values", "deploy/chart/testdata/production.yaml"}, "spoke": {"--values", "deploy/chart/testdata/spoke.yaml"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			rendered, err := charttest.Render(t.Context(), args...)
+			require.NoError(t, err)
+			for _, object := range rendered {
+				kind := object.GroupVersionKind()
+				mapping, err := kinds.RESTMapping(kind.GroupKind(), kind.Version)
+				require.NoError(t, err, "%s", kind)
+				resource := dynamic.ResourceInterface(objects.Resource(mapping.Resource))
+				if mapping.Scope.Name() == meta.RESTScopeNameNamespace {
+					createNamespace(t, theFleet.Hub, object.GetNamespace())
+					resource = objects.Resource(mapping.Resource).Namespace(object.GetNamespace())
+				}
+				_, err = resource.Patch(t.Context(), object.GetName(), types.ApplyYAMLPatchType, object.Text, metav1.PatchOptions{
+					DryRun: []string{metav1.DryRunAll}, FieldManager: "helm", FieldValidation: metav1.FieldValidationStrict, Force: new(true),
+				})
+				require.NoError(t, err, "%s", object.Text)
+			}
+		})
+	}
+}
+
+// createNamespace makes sure that a namespace exists. It stays.
+func createNamespace(t *testing.T, cluster *devstack.Cluster, name string) {
+	t.Helper()
+	_, err := cluster.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	if !apierrors.IsAlreadyExists(err) {
+		require.NoError(t, err)
+	}
+}
+
+// The pods of the chart run with what they get in a cluster: their ServiceAccounts, arguments, environment and volumes. They have a Temporal namespace of their
+// own, with encryption. Other workers of the fleet act on objects, so these do not.
+func TestTheRenderedPodsCompleteMaintenances(t *testing.T) {
+	reserve(t, "spoke-5", "spoke-6")
+	const namespace = "chart"
+	outside, inside := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
+	newNamespace(t, namespace)
+	keys := fmt.Sprintf("keys:\n- id: june\n  key: %s\n", base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("7"), 32)))
+	createSecret(t, inside, "drydock-keys", map[string]string{"keys.yaml": keys})
+	createSecret(t, theFleet.Hub, "drydock-keys", map[string]string{"keys.yaml": keys})
+	createSecret(t, theFleet.Hub, "codec-token", map[string]string{"token": rand.Text()})
+	certificate, key, err := certutil.GenerateSelfSignedCertKey("codec.example.com", nil, nil)
+	require.NoError(t, err)
+	createSecret(t, theFleet.Hub, "codec-tls", map[string]string{corev1.TLSCertKey: string(certificate), corev1.TLSPrivateKeyKey: string(key)})
+	createSecret(t, theFleet.Hub, "drydock-clusters", map[string]string{
+		"clusters.yaml":    fmt.Sprintf("hub: {}\nclusters:\n- {name: %s, kubeconfig: spoke.kubeconfig}\n- {name: %s, inClusterWorker: true}\n", outside.Name, inside.Name),
+		"spoke.kubeconfig": initiatorKubeconfig(t, outside),
+	})
+	worker, page, codec, insideWorker := loopback(t), loopback(t), loopback(t), loopback(t)
+	temporal := map[string]any{"address": theFleet.Temporal.Address, "namespace": namespace}
+	hub := installChart(t, theFleet.Hub, map[string]any{
+		"temporal": temporal, "encryption": map[string]any{"secret": "drydock-keys"}, "clusters": map[string]any{"secret": "drydock-clusters"},
+		"worker":      map[string]any{"extraArgs": []string{"--health-address=" + worker, "--controllers=false"}},
+		"statusPage":  map[string]any{"extraArgs": []string{"--listen=" + page}},
+		"codecServer": map[string]any{"enabled": true, "tokenSecret": "codec-token", "tlsSecret": "codec-tls", "extraArgs": []string{"--listen=" + codec}},
+	})
+	spoke := installChart(t, inside, map[string]any{
+		"temporal": temporal, "encryption": map[string]any{"secret": "drydock-keys"},
+		"worker": map[string]any{"cluster": inside.Name, "extraArgs": []string{"--health-address=" + insideWorker}},
+	})
+
+	hub.start("Deployment", "drydock-worker")
+	spoke.start("DaemonSet", "drydock-worker")
+	hub.start("Deployment", "drydock-status-page")
+	hub.start("Deployment", "drydock-codec-server")
+	awaitAnswer(t, "http://"+worker+"/readyz", "ok")
+	awaitAnswer(t, "http://"+insideWorker+"/readyz", "ok")
+	awaitAnswer(t, "https://"+codec+"/healthz", "ok")
+
+	keyFile := filepath.Join(t.TempDir(), "keys.yaml")
+	require.NoError(t, os.WriteFile(keyFile, []byte(keys), 0o600))
+	for _, cluster := range []*devstack.Cluster{outside, inside} {
+		run := func(args ...string) {
+			succeeds(t, append(args, "--cluster", cluster.Name, "--temporal-namespace", namespace, "--encryption-key-file", keyFile)...)
+		}
+		run("node", "maintain", "worker-1", "--name", "rendered", "--drain", "--wait")
+		require.True(t, node(t, cluster, "worker-1").Spec.Unschedulable)
+		awaitAnswer(t, "http://"+page+"/nodes/"+cluster.Name+"/worker-1", "rendered")
+		run("node", "done", "rendered")
+		run("node", "status", "rendered", "--watch")
+		require.NoError(t, theFleet.AwaitCleanup(t.Context(), cluster))
+	}
+	// The alerts select these labels.
+	awaitAnswer(t, "http://"+worker+"/metrics", `temporal_worker_task_slots_available{`)
+	require.Regexp(t, `temporal_worker_task_slots_available\{[^}]*task_queue="drydock"[^}]*worker_type="ActivityWorker"`, answerOf("http://"+worker+"/metrics"))
+}
+
+// initiatorKubeconfig is the kubeconfig that an administrator makes for the workers.
+func initiatorKubeconfig(t *testing.T, cluster *devstack.Cluster) string {
+	t.Helper()
+	config, err := cluster.ServiceAccountConfig(t.Context(), kube.SystemNamespace, "drydock-initiator")
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "kubeconfig")
+	require.NoError(t, devstack.WriteKubeconfig(path, cluster.Name, config))
+	content, err := os.ReadFile(path)
+	require.NoError(t, err)
+	return string(content)
+}
+
+func createSecret(t *testing.T, cluster *devstack.Cluster, name string, data map[string]string) {
+	t.Helper()
+	secrets := cluster.Client.CoreV1().Secrets(kube.SystemNamespace)
+	_, err := secrets.Create(t.Context(), &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Name: name}, StringData: data}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, secrets.Delete(context.Background(), name, metav1.DeleteOptions{})) })
+}
+
+func loopback(t *testing.T) string {
+	t.Helper()
+	port, err := theFleet.ReservePort()
+	require.NoError(t, err)
+	return fmt.Sprintf("127.0.0.1:%d", port)
+}
+
+// release is an installed chart.
+type release struct {
+	t       *testing.T
+	objects []charttest.Object
+	kubelet charttest.Kubelet
+}
+
+// installChart applies what the chart renders, without the CRDs, which the fleet has. Afterwards it deletes all but the RBAC, which the fleet has, too.
+func installChart(t *testing.T, cluster *devstack.Cluster, values map[string]any) release {
+	t.Helper()
+	text, err := yaml.Marshal(values)
+	require.NoError(t, err)
+	file := filepath.Join(t.TempDir(), "values.yaml")
+	require.NoError(t, os.WriteFile(file, text, 0o600))
+	objects, err := charttest.Render(t.Context(), "--values", file, "--set", "crds.install=false")
+	require.NoError(t, err)
+	writer, err := client.New(cluster.Config, client.Options{})
+	require.NoError(t, err)
+	for _, object := range objects {
+		require.NoError(t, writer.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(object.Unstructured), client.FieldOwner("helm"), client.ForceOwnership))
+		group := object.GroupVersionKind().Group
+		if object.GetNamespace() == kube.SystemNamespace && group != "rbac.authorization.k8s.io" && object.GetKind() != "ServiceAccount" {
+			t.Cleanup(func() {
+				require.NoError(t, client.IgnoreNotFound(writer.Delete(context.Background(), object.Unstructured)))
+			})
+		}
+	}
+	root, err := devstack.RepositoryRoot()
+	require.NoError(t, err)
+	return release{t, objects, charttest.Kubelet{Cluster: cluster, Programs: filepath.Join(root, "bin"), Dir: t.TempDir()}}
+}
+
+// start runs the containers of a workload, and stops them after the test. An init container is repeated until it succeeds.
+func (r release) start(kind, name string) {
+	r.t.Helper()
+	kubelet := r.kubelet
+	kubelet.Dir = filepath.Join(kubelet.Dir, name)
+	pod, err := charttest.PodOf(r.objects, kind, name)
+	require.NoError(r.t, err)
+	for _, container := range pod.InitContainers {
+		require.EventuallyWithT(r.t, func(c *assert.CollectT) {
+			command, err := kubelet.Command(r.t.Context(), pod, container)
+			if assert.NoError(c, err) {
+				output, err := command.CombinedOutput()
+				assert.NoError(c, err, "%s", output)
+			}
+		}, stateLimit, time.Second)
+	}
+	command, err := kubelet.Command(context.Background(), pod, pod.Containers[0])
+	require.NoError(r.t, err)
+	logs := &devstacktest.Buffer{}
+	command.Stdout, command.Stderr = logs, logs
+	require.NoError(r.t, command.Start())
+	r.t.Cleanup(func() {
+		_ = command.Process.Signal(syscall.SIGTERM)
+		if err := command.Wait(); err != nil || r.t.Failed() {
+			r.t.Errorf("%s %s: %v\n%s", kind, name, err, logs)
+		}
+	})
+}
+
+// answerOf returns the body of an answer 200; empty without one.
+func answerOf(url string) string {
+	insecure := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}, DisableKeepAlives: true}}
+	answer, err := insecure.Get(url)
+	if err != nil {
+		return ""
+	}
+	defer answer.Body.Close()
+	body, _ := io.ReadAll(answer.Body)
+	if answer.StatusCode != http.StatusOK {
+		return ""
+	}
+	return string(body)
+}
+
+func awaitAnswer(t *testing.T, url, contains string) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) { assert.Contains(c, answerOf(url), contains) }, stateLimit, 200*time.Millisecond, url)
+}
