@@ -50,6 +50,9 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
+	if stack != nil {
+		_ = stack.Stop()
+	}
 	_ = os.RemoveAll(dir)
 	os.Exit(code)
 }
@@ -73,16 +76,22 @@ func start(t *testing.T, data, kubeconfig string, args ...string) *standalone {
 		"--temporal-address", s.temporal, "--web-ui-address", s.webUI, "--page-address", s.page, "--health-address", s.health,
 	}, args...)...)
 	s.command.Env = append(os.Environ(), "TEMPORAL_TLS=true", "TEMPORAL_ADDRESS=127.0.0.1:1") // of another Temporal
+	s.run()
+	return s
+}
+
+// run runs the command until the end of the test.
+func (s *standalone) run() {
+	s.t.Helper()
 	s.command.Stdout, s.command.Stderr = s.logs, s.logs
-	require.NoError(t, s.command.Start())
+	require.NoError(s.t, s.command.Start())
 	go func() { s.ended <- s.command.Wait() }()
-	t.Cleanup(func() {
+	s.t.Cleanup(func() {
 		_ = s.command.Process.Kill()
-		if t.Failed() {
-			t.Log(s.logs.String())
+		if s.t.Failed() {
+			s.t.Log(s.logs.String())
 		}
 	})
-	return s
 }
 
 func free(t *testing.T) string {
@@ -131,30 +140,43 @@ func (s *standalone) residentMiB() int {
 	return kib >> 10
 }
 
-// fleet is a hub and a spoke without any CRD of Drydock, and the kubeconfig of both.
-func fleet(t *testing.T) (hub, spoke *devstack.Cluster, kubeconfig string) {
+// stack has the servers that the tests of this package share, once one of them has used clusters.
+var stack *devstack.Stack
+
+// clusters are a hub and a spoke without any CRD of Drydock.
+func clusters(t *testing.T) (hub, spoke *devstack.Cluster) {
 	t.Helper()
-	stack := devstacktest.Start(t, devstack.Options{Clusters: []devstack.ClusterOptions{
-		{Name: "hub", CRDs: []string{"deploy/crds/testing"}, ControlPlaneOnly: true},
-		{Name: "spoke-1", Nodes: []devstack.Node{{Name: "worker-1"}, {Name: "worker-2"}}},
-	}})
-	hub, spoke = stack.Cluster("hub"), stack.Cluster("spoke-1")
+	if stack == nil {
+		started, err := devstack.Start(context.Background(), devstack.Options{Output: os.Stderr, Clusters: []devstack.ClusterOptions{
+			{Name: "hub", CRDs: []string{"deploy/crds/testing"}, ControlPlaneOnly: true},
+			{Name: "spoke-1", Nodes: []devstack.Node{{Name: "worker-1"}, {Name: "worker-2"}}},
+		}})
+		require.NoError(t, err)
+		stack = started
+	}
+	return stack.Cluster("hub"), stack.Cluster("spoke-1")
+}
+
+// kubeconfigOf has a context for each cluster, by its name.
+func kubeconfigOf(t *testing.T, clusters ...*devstack.Cluster) string {
+	t.Helper()
 	merged := clientcmdapi.NewConfig()
-	for _, cluster := range []*devstack.Cluster{hub, spoke} {
+	for _, cluster := range clusters {
 		one, err := clientcmd.LoadFromFile(cluster.KubeconfigFile)
 		require.NoError(t, err)
 		context := one.Contexts[cluster.Name]
 		merged.Clusters[cluster.Name], merged.AuthInfos[cluster.Name] = one.Clusters[context.Cluster], one.AuthInfos[context.AuthInfo]
 		merged.Contexts[cluster.Name] = &clientcmdapi.Context{Cluster: cluster.Name, AuthInfo: cluster.Name}
 	}
-	kubeconfig = filepath.Join(t.TempDir(), "kubeconfig")
+	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, clientcmd.WriteToFile(*merged, kubeconfig))
-	return hub, spoke, kubeconfig
+	return kubeconfig
 }
 
 // TestAppliedObjectsAreServedAndSurviveAKill: nothing is installed but this program. It is killed while a drain waits, and finishes it after its restart.
 func TestAppliedObjectsAreServedAndSurviveAKill(t *testing.T) {
-	_, spoke, kubeconfig := fleet(t)
+	hub, spoke := clusters(t)
+	kubeconfig := kubeconfigOf(t, hub, spoke)
 	data := filepath.Join(t.TempDir(), "data")
 	s := start(t, data, kubeconfig)
 	s.awaitReady()
