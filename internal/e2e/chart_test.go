@@ -98,6 +98,7 @@ func TestTheRenderedPodsCompleteMaintenances(t *testing.T) {
 		"statusPage":  map[string]any{"extraArgs": []string{"--listen=" + page}},
 		"codecServer": map[string]any{"enabled": true, "tokenSecret": "codec-token", "tlsSecret": "codec-tls", "extraArgs": []string{"--listen=" + codec}},
 	})
+	restrictPods(t, inside)
 	spoke := installChart(t, inside, map[string]any{
 		"temporal": temporal, "encryption": map[string]any{"secret": "drydock-keys"},
 		"worker": map[string]any{"cluster": inside.Name, "extraArgs": []string{"--health-address=" + insideWorker}},
@@ -113,6 +114,12 @@ func TestTheRenderedPodsCompleteMaintenances(t *testing.T) {
 
 	keyFile := filepath.Join(t.TempDir(), "keys.yaml")
 	require.NoError(t, os.WriteFile(keyFile, []byte(keys), 0o600))
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		found, err := inside.Client.AppsV1().DaemonSets(kube.SystemNamespace).Get(t.Context(), "drydock-worker", metav1.GetOptions{})
+		if assert.NoError(c, err) {
+			assert.Positive(c, found.Status.NumberAvailable, "the pods are restricted ones")
+		}
+	}, stateLimit, 200*time.Millisecond)
 	for _, cluster := range []*devstack.Cluster{outside, inside} {
 		run := func(args ...string) {
 			succeeds(t, append(args, "--cluster", cluster.Name, "--temporal-namespace", namespace, "--encryption-key-file", keyFile)...)
@@ -127,6 +134,18 @@ func TestTheRenderedPodsCompleteMaintenances(t *testing.T) {
 	// The alerts select these labels.
 	awaitAnswer(t, "http://"+worker+"/metrics", `temporal_worker_task_slots_available{`)
 	require.Regexp(t, `temporal_worker_task_slots_available\{[^}]*task_queue="drydock"[^}]*worker_type="ActivityWorker"`, answerOf("http://"+worker+"/metrics"))
+}
+
+// restrictPods lets the API server refuse pods in drydock-system that are not of the strictest pod security standard.
+func restrictPods(t *testing.T, cluster *devstack.Cluster) {
+	t.Helper()
+	label := func(ctx context.Context, level string) {
+		_, err := cluster.Client.CoreV1().Namespaces().Patch(ctx, kube.SystemNamespace, types.MergePatchType,
+			[]byte(`{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":`+level+`}}}`), metav1.PatchOptions{})
+		require.NoError(t, err)
+	}
+	label(t.Context(), `"restricted"`)
+	t.Cleanup(func() { label(context.Background(), "null") })
 }
 
 // initiatorKubeconfig is the kubeconfig that an administrator makes for the workers.
