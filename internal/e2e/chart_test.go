@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"crypto/rand"
 	"crypto/tls"
@@ -79,7 +78,10 @@ func TestTheRenderedPodsCompleteMaintenances(t *testing.T) {
 	const namespace = "chart"
 	outside, inside := theFleet.Cluster("spoke-5"), theFleet.Cluster("spoke-6")
 	newNamespace(t, namespace)
-	keys := fmt.Sprintf("keys:\n- id: june\n  key: %s\n", base64.StdEncoding.EncodeToString(bytes.Repeat([]byte("7"), 32)))
+	secret := make([]byte, 32)
+	_, err := rand.Read(secret)
+	require.NoError(t, err)
+	keys := fmt.Sprintf("keys:\n- id: june\n  key: %s\n", base64.StdEncoding.EncodeToString(secret))
 	createSecret(t, inside, "drydock-keys", map[string]string{"keys.yaml": keys})
 	createSecret(t, theFleet.Hub, "drydock-keys", map[string]string{"keys.yaml": keys})
 	createSecret(t, theFleet.Hub, "codec-token", map[string]string{"token": rand.Text()})
