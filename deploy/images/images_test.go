@@ -11,11 +11,9 @@ import (
 	"log"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -27,6 +25,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/internal/charttest/chroot"
 )
 
 const (
@@ -43,7 +43,7 @@ func testBuilder(t *testing.T, out string) builder {
 	}
 }
 
-// TestImagesRunInAnEmptyRoot builds each image, and runs its program in a root that has only the files of the image.
+// TestImagesRunInAnEmptyRoot builds each image, and runs its program in a root that has only the files of the image, with its environment.
 func TestImagesRunInAnEmptyRoot(t *testing.T) {
 	out := t.TempDir()
 	for _, image := range images {
@@ -69,7 +69,13 @@ func TestImagesRunInAnEmptyRoot(t *testing.T) {
 			require.True(t, roots.AppendCertsFromPEM(pem))
 
 			requireReadOnly(t, unpacked)
-			printed := runIn(t, unpacked, "/"+image.program, "--version")
+			config, err := built.ConfigFile()
+			require.NoError(t, err)
+			run := chroot.Command(t.Context(), unpacked, config.Config.Entrypoint[0], "--version")
+			run.Env = config.Config.Env
+			output, err := run.CombinedOutput()
+			require.NoError(t, err, "%s", output)
+			printed := string(output)
 			require.Contains(t, printed, image.program+" ")
 			require.Contains(t, printed, version)
 		})
@@ -188,24 +194,6 @@ func requireReadOnly(t *testing.T, dir string) {
 	}
 	require.NoError(t, change(0o555))
 	t.Cleanup(func() { _ = change(0o755) })
-}
-
-// runIn runs a program of an unpacked image as the user of the image, and returns what it prints. Without root it does so in a user namespace.
-func runIn(t *testing.T, dir string, program string, args ...string) string {
-	t.Helper()
-	run := exec.CommandContext(t.Context(), program, args...)
-	run.Dir, run.Env = "/", []string{"PATH=/", "SSL_CERT_FILE=/" + rootsFile}
-	run.SysProcAttr = &syscall.SysProcAttr{Chroot: dir}
-	if os.Getuid() == 0 {
-		run.SysProcAttr.Credential = &syscall.Credential{Uid: 65532, Gid: 65532}
-	} else {
-		run.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
-		run.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 65532, HostID: os.Getuid(), Size: 1}}
-		run.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 65532, HostID: os.Getgid(), Size: 1}}
-	}
-	output, err := run.CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	return string(output)
 }
 
 func TestTheSameProgramGivesTheSameImage(t *testing.T) {

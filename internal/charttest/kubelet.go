@@ -11,11 +11,11 @@ import (
 	"path"
 	"path/filepath"
 	"strings"
-	"syscall"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"drydock.dev/drydock/internal/charttest/chroot"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/kube"
 )
@@ -29,9 +29,6 @@ type Kubelet struct {
 	// Dir has the roots of the containers, by their names. Volumes stay there.
 	Dir string
 }
-
-// user is that of the images.
-const user = 65532
 
 const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 
@@ -56,16 +53,8 @@ func (k Kubelet) Command(ctx context.Context, pod corev1.PodSpec, container core
 	if err != nil {
 		return nil, err
 	}
-	run := exec.CommandContext(ctx, "/"+program, container.Args...)
-	run.Dir, run.Env = "/", environment
-	run.SysProcAttr = &syscall.SysProcAttr{Chroot: root}
-	if os.Getuid() == 0 {
-		run.SysProcAttr.Credential = &syscall.Credential{Uid: user, Gid: user}
-	} else {
-		run.SysProcAttr.Cloneflags = syscall.CLONE_NEWUSER
-		run.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getuid(), Size: 1}}
-		run.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: user, HostID: os.Getgid(), Size: 1}}
-	}
+	run := chroot.Command(ctx, root, "/"+program, container.Args...)
+	run.Env = environment
 	return run, nil
 }
 
@@ -98,7 +87,7 @@ func (k Kubelet) mount(ctx context.Context, pod corev1.PodSpec, mount corev1.Vol
 	if os.Getuid() != 0 {
 		return nil
 	}
-	return os.Chown(dir, user, user)
+	return os.Chown(dir, chroot.User, chroot.User)
 }
 
 // mountToken writes what a kubelet gives to the pods of a ServiceAccount.
