@@ -1,6 +1,7 @@
 package devstack
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,8 +33,10 @@ type Process struct {
 
 	path   func(context.Context) (string, error) // waits for the executable
 	args   []string
-	env    []string // in addition to the environment of this program
-	nice   int      // nice value, 0 to 19
+	env    []string            // in addition to the environment of this program
+	nice   int                 // nice value, 0 to 19
+	user   *syscall.Credential // nil: the user of this program
+	crash  syscall.Signal      // what Kill sends; default SIGKILL
 	group  *group
 	ready  func(context.Context) error // one check: nil when the server is ready
 	exited func(error)                 // reports an unexpected exit
@@ -85,6 +88,7 @@ func (p *Process) launch(path string) (*run, error) {
 	cmd.Env = append(os.Environ(), p.env...)
 	cmd.Stdout, cmd.Stderr = log, log
 	p.group.adopt(cmd)
+	cmd.SysProcAttr.Credential = p.user
 	if err := cmd.Start(); err != nil {
 		return nil, fmt.Errorf("start %s: %w", p.Name, err)
 	}
@@ -150,9 +154,9 @@ func (p *Process) Stop() error {
 	}
 }
 
-// Kill ends the server with SIGKILL, like a crash, and waits for its exit. It does nothing if the server does not run.
+// Kill ends the server like a crash, and waits for its exit. It does nothing if the server does not run.
 func (p *Process) Kill() error {
-	r, err := p.signal(syscall.SIGKILL)
+	r, err := p.signal(cmp.Or(p.crash, syscall.SIGKILL))
 	if r != nil && err == nil {
 		<-r.exited
 	}

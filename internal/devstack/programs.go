@@ -15,7 +15,7 @@ import (
 // program is one server of the local stack. A module under deploy/devstack pins it and its dependencies.
 type program struct {
 	name    string
-	module  string // directory under deploy/devstack
+	module  string // directory of its go.mod, relative to deploy/devstack
 	pkg     string // the main package to build
 	release string // the module whose version is the program's release
 }
@@ -28,6 +28,8 @@ var programs = []program{
 	{"kube-scheduler", "kubernetes", "k8s.io/kubernetes/cmd/kube-scheduler", "k8s.io/kubernetes"},
 	{"kwok", "kubernetes", "sigs.k8s.io/kwok/cmd/kwok", "sigs.k8s.io/kwok"},
 	{"temporal", "temporal", "github.com/temporalio/cli/cmd/temporal", "go.temporal.io/server"},
+	{temporalServer, "../standalone", "go.temporal.io/server/cmd/server", "go.temporal.io/server"},
+	{temporalSQLTool, "../standalone", "go.temporal.io/server/cmd/tools/sql", "go.temporal.io/server"},
 }
 
 // Programs are the servers of a stack. Missing ones are built in the background.
@@ -44,16 +46,17 @@ type server struct {
 	err   error
 }
 
-// EnsurePrograms builds all servers of the stack that are missing or were built from other pins, into bin/devstack. It prefers installed programs (in
-// $KUBEBUILDER_ASSETS or on PATH) of the pinned minor version. The first build takes minutes; out gets the progress. If several processes call it,
-// one builds and the others wait.
+// EnsurePrograms builds the servers of a stack with clusters and Temporal's dev server that are missing or were built from other pins, into bin/devstack. It
+// prefers installed programs (in $KUBEBUILDER_ASSETS or on PATH) of the pinned minor version. The first build takes minutes; out gets the progress. If several
+// processes call it, one builds and the others wait.
 func EnsurePrograms(ctx context.Context, out io.Writer) error {
-	p, err := beginPrograms(ctx, out, programs)
+	usual := programsOf(Options{Clusters: []ClusterOptions{{}}, Temporal: &TemporalOptions{}})
+	p, err := beginPrograms(ctx, out, usual)
 	if err != nil {
 		return err
 	}
 	defer p.stop()
-	for _, wanted := range programs {
+	for _, wanted := range usual {
 		if _, err := p.path(ctx, wanted.name); err != nil {
 			return err
 		}
@@ -177,7 +180,10 @@ func sameMinor(output, version string) bool {
 
 // programsOf returns the servers of a stack with these options.
 func programsOf(options Options) []program {
-	names := map[string]bool{"temporal": options.Temporal != nil}
+	names := map[string]bool{}
+	if t := options.Temporal; t != nil {
+		names["temporal"], names[temporalServer], names[temporalSQLTool] = !t.PostgreSQL, t.PostgreSQL, t.PostgreSQL
+	}
 	for _, cluster := range options.Clusters {
 		names["etcd"], names["kube-apiserver"] = true, true
 		if !cluster.ControlPlaneOnly {

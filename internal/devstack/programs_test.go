@@ -76,6 +76,7 @@ func TestAStackBuildsOnlyTheServersThatItRuns(t *testing.T) {
 		want    []string
 	}{
 		{"only Temporal", Options{Temporal: &TemporalOptions{}}, []string{"temporal"}},
+		{"Temporal on PostgreSQL", Options{Temporal: &TemporalOptions{PostgreSQL: true}}, []string{"temporal-server", "temporal-sql-tool"}},
 		{"a hub", Options{Clusters: []ClusterOptions{{Name: "hub", ControlPlaneOnly: true}}}, []string{"etcd", "kube-apiserver"}},
 		{
 			"a whole cluster",

@@ -151,7 +151,7 @@ func (s *Stack) start(ctx context.Context, options Options) error {
 		}
 		s.Temporal = temporal
 		fmt.Fprintln(s.output, "starting Temporal")
-		parts.Go(func() error { return temporal.Process.Start(ctx) })
+		parts.Go(func() error { return temporal.start(ctx) })
 	}
 	for _, cluster := range s.clusters {
 		fmt.Fprintf(s.output, "starting cluster %s\n", cluster.Name)
@@ -269,6 +269,7 @@ func (s *Stack) processes() []*Process {
 	s.mu.Unlock()
 	if s.Temporal != nil {
 		all = append(all, s.Temporal.Process)
+		all = append(all, s.Temporal.Behind...)
 	}
 	for _, cluster := range s.clusters {
 		all = append(all, cluster.processes()...)

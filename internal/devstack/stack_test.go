@@ -1,10 +1,15 @@
 package devstack_test
 
 import (
+	"slices"
 	"syscall"
 	"testing"
+	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/internal/devstack"
@@ -74,6 +79,27 @@ func TestInvalidOptionsAreRefused(t *testing.T) {
 			require.ErrorContains(t, err, test.want)
 		})
 	}
+}
+
+// TestTemporalRunsOnPostgreSQL: all servers crash, and the namespace is still there.
+func TestTemporalRunsOnPostgreSQL(t *testing.T) {
+	if !devstacktest.OnPostgreSQL() {
+		t.Skip("make e2e-postgres runs it")
+	}
+	stack := devstacktest.Start(t, devstack.Options{Temporal: &devstack.TemporalOptions{PostgreSQL: true}})
+	server, err := client.Dial(client.Options{HostPort: stack.Temporal.Address})
+	require.NoError(t, err)
+	t.Cleanup(server.Close)
+	for _, process := range append(slices.Clone(stack.Temporal.Behind), stack.Temporal.Process) {
+		require.NoError(t, process.Kill(), process.Name)
+		require.NoError(t, process.Start(t.Context()), process.Name)
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the client reconnects
+		described, err := server.WorkflowService().DescribeNamespace(t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: stack.Temporal.Namespace})
+		if assert.NoError(c, err) {
+			assert.Equal(c, 30*24*time.Hour, described.Config.WorkflowExecutionRetentionTtl.AsDuration())
+		}
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestServersKeepTheirDataOverARestart(t *testing.T) {

@@ -13,6 +13,9 @@ import (
 
 // TemporalOptions configure the Temporal server.
 type TemporalOptions struct {
+	// PostgreSQL runs Temporal as in production, instead of its dev server: each service is a process of its own, and the system's PostgreSQL stores
+	// everything. The options below except DynamicConfig are for the dev server.
+	PostgreSQL bool
 	// DynamicConfig are settings of the server with JSON values, such as "limit.historyCount.suggestContinueAsNew": "50".
 	DynamicConfig map[string]string
 	// Database is the SQLite file, relative to the directory of the stack. By default workflows are in memory, which is twice as fast, and are lost
@@ -30,8 +33,13 @@ type Temporal struct {
 	UIAddress string
 	// Namespace is the only namespace.
 	Namespace string
-	// Process may be stopped and started again. Workflows are kept only with a Database.
+	// Process answers at Address. It may be stopped and started again. Workflows are kept only with a Database or PostgreSQL.
 	Process *Process
+	// Behind are the servers behind Process, each before those that it needs: services of Temporal, and PostgreSQL. The dev server has none.
+	Behind []*Process
+
+	postgres *postgreSQL                           // nil: it is the dev server
+	sqlTool  func(context.Context) (string, error) // waits for the executable
 }
 
 const temporalNamespace = "default"
@@ -50,6 +58,9 @@ var temporalDynamicConfig = map[string]string{
 
 // newTemporal prepares the server. Nothing runs yet.
 func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
+	if options.PostgreSQL {
+		return s.newTemporalServices(options.DynamicConfig)
+	}
 	port, err := s.ports.reserveMany(4)
 	if err != nil {
 		return nil, fmt.Errorf("prepare Temporal: %w", err)
@@ -83,9 +94,22 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 	return t, nil
 }
 
-// serving requests the namespace, which the server creates last.
+// start starts the servers and returns when the namespace exists.
+func (t *Temporal) start(ctx context.Context) error {
+	if t.postgres != nil {
+		return t.startServices(ctx)
+	}
+	return t.Process.Start(ctx)
+}
+
+// dial connects to the server once it answers.
+func (t *Temporal) dial(ctx context.Context) (client.Client, error) {
+	return client.DialContext(ctx, client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+}
+
+// serving requests the namespace, which the dev server creates last.
 func (t *Temporal) serving(ctx context.Context) error {
-	c, err := client.DialContext(ctx, client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	c, err := t.dial(ctx)
 	if err != nil {
 		return err
 	}

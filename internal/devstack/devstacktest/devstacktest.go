@@ -27,6 +27,9 @@ const soakVariable = "SOAK"
 // Soak reports whether tests run at their full length: with SOAK=1.
 func Soak() bool { return os.Getenv(soakVariable) != "" }
 
+// OnPostgreSQL reports whether tests run Temporal as in production, on PostgreSQL: with TEMPORAL_ON=postgresql, as `make e2e-postgres` does.
+func OnPostgreSQL() bool { return os.Getenv("TEMPORAL_ON") == "postgresql" }
+
 // NeedServers skips a test that needs the servers of the local stack with -short, which `make test-fast` sets.
 func NeedServers(t testing.TB) {
 	t.Helper()
