@@ -114,6 +114,18 @@ containerd:
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends containerd runc >/dev/null; \
 	} || echo "tests of precaching will fail: they need Debian's containerd and runc, which cannot be installed here: apt-get install containerd runc"
 
+# Tests of Temporal as in production use it. Without it only they fail.
+.PHONY: postgresql
+postgresql:
+	@{ command -v postgres || compgen -G '/usr/lib/postgresql/*/bin/postgres'; } >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends postgresql >/dev/null; \
+	} || echo "tests on PostgreSQL will fail: they need Debian's postgresql, which cannot be installed here: apt-get install postgresql"
+
+# The programs of Temporal are compiled in the module of drydock-standalone, with the same flags: what both use is compiled once.
+.PHONY: e2e-postgres
+e2e-postgres: servers build postgresql ## Run the core of the end-to-end tests on Temporal as in production: a process for each service, PostgreSQL
+	TEMPORAL_ON=postgresql $(GO_TEST) -p 1 -count 1 -run OnPostgreSQL ./internal/devstack ./internal/e2e
+
 # A target is fuzzed on one core: others may work beside it. A failing input stays in testdata/fuzz of the package, where every test repeats it. A failure
 # without one, "context deadline exceeded", is the end of the time within a run of the target.
 .PHONY: fuzz

@@ -19,6 +19,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/manifest"
@@ -51,7 +52,9 @@ func run(m *testing.M) (code int) {
 	if selectedPart() == partAlone {
 		count = spokesAlone
 	}
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: count, Workers: workers, Output: os.Stderr})
+	f, err := fleet.Start(ctx, fleet.Options{
+		Spokes: count, Workers: workers, Temporal: devstack.TemporalOptions{PostgreSQL: devstacktest.OnPostgreSQL()}, Output: os.Stderr,
+	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
 		return 1
