@@ -75,7 +75,8 @@ func useFleet(t *testing.T) *testFleet {
 
 func startFleet(ctx context.Context) (*testFleet, error) {
 	f, err := fleet.Start(ctx, fleet.Options{
-		Spokes: spokes, Workers: workers, Proxies: true, Temporal: devstack.TemporalOptions{Database: "temporal.db"}, Output: os.Stderr,
+		Spokes: spokes, Workers: workers, Proxies: true, Output: os.Stderr,
+		Temporal: devstack.TemporalOptions{Database: "temporal.db", PostgreSQL: devstacktest.OnPostgreSQL()},
 	})
 	if err != nil {
 		return nil, err

@@ -46,7 +46,8 @@ func (s *Stack) newPostgreSQL() (*postgreSQL, error) {
 		"-c", "log_min_messages=warning",
 	}, p.accepts)
 	p.process.path = installedAt(filepath.Join(programs, "postgres"))
-	p.process.crash = syscall.SIGQUIT // its immediate shutdown: the next start recovers as after a crash, and no shared memory is left behind
+	p.process.shutdown = syscall.SIGINT // its fast shutdown does not wait for clients
+	p.process.crash = syscall.SIGQUIT   // after its immediate shutdown, the next start recovers as after a crash, but no shared memory is left behind
 	if p.process.user, err = postgresAccount(); err != nil {
 		return nil, err
 	}

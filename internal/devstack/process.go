@@ -31,15 +31,16 @@ type Process struct {
 	// LogFile has the standard output and error of all runs of the server.
 	LogFile string
 
-	path   func(context.Context) (string, error) // waits for the executable
-	args   []string
-	env    []string            // in addition to the environment of this program
-	nice   int                 // nice value, 0 to 19
-	user   *syscall.Credential // nil: the user of this program
-	crash  syscall.Signal      // what Kill sends; default SIGKILL
-	group  *group
-	ready  func(context.Context) error // one check: nil when the server is ready
-	exited func(error)                 // reports an unexpected exit
+	path     func(context.Context) (string, error) // waits for the executable
+	args     []string
+	env      []string            // in addition to the environment of this program
+	nice     int                 // nice value, 0 to 19
+	user     *syscall.Credential // nil: the user of this program
+	shutdown syscall.Signal      // what Stop sends; default SIGTERM
+	crash    syscall.Signal      // what Kill sends; default SIGKILL
+	group    *group
+	ready    func(context.Context) error // one check: nil when the server is ready
+	exited   func(error)                 // reports an unexpected exit
 
 	mu  sync.Mutex
 	run *run
@@ -140,9 +141,9 @@ func (p *Process) markUp(r *run) bool {
 	return r.up
 }
 
-// Stop ends the server with SIGTERM, after stopGrace with SIGKILL, and waits for its exit. It does nothing if the server does not run.
+// Stop asks the server to end, kills it after stopGrace, and waits for its exit. It does nothing if the server does not run.
 func (p *Process) Stop() error {
-	r, err := p.signal(syscall.SIGTERM)
+	r, err := p.signal(cmp.Or(p.shutdown, syscall.SIGTERM))
 	if r == nil || err != nil {
 		return err
 	}
