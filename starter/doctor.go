@@ -27,8 +27,8 @@ func newDoctor(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what is reachable and what is missing, with the fix",
-		Long: `Check what is reachable and what is missing, with the fix: Temporal, its search attributes, a worker, and the clusters of
-the given kubeconfig contexts, with operators there that Drydock can replace. The command changes nothing.
+		Long: `Check what is reachable and what is missing, with the fix: Temporal, how long it keeps closed workflows, its search
+attributes, a worker, and the clusters of the given kubeconfig contexts, with operators there that Drydock can replace. The command changes nothing.
 
 A WARNING is deliberate or harmless now, but holds work up or hides something, such as an emergency stop. The exit status is 0 only if every
 check passes; with --strict, only if there is no warning either.`,
@@ -92,14 +92,17 @@ func (c *cli) examineTemporal(ctx context.Context) []finding {
 	}
 	defer s.Close()
 	namespace := "temporal namespace " + s.namespace
-	if _, err := s.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace}); err != nil {
+	described, err := s.WorkflowService().DescribeNamespace(ctx, &workflowservice.DescribeNamespaceRequest{Namespace: s.namespace})
+	if err != nil {
 		return []finding{
 			well("temporal", s.address),
 			ill(namespace, "create it with `temporal operator namespace create`, or set another with --temporal-namespace", err),
 		}
 	}
-	return append([]finding{well("temporal", s.address), s.examineSearchAttributes(ctx), s.examineWorkers(ctx), s.examineHolds(ctx)},
-		append(s.examineSweepers(whole), s.examineSchedulers(whole)...)...)
+	retention := described.GetConfig().GetWorkflowExecutionRetentionTtl().AsDuration()
+	return slices.Concat([]finding{
+		well("temporal", s.address), s.examineRetention(ctx, retention), s.examineSearchAttributes(ctx), s.examineWorkers(ctx), s.examineHolds(ctx),
+	}, s.examineSweepers(whole), s.examineSchedulers(whole))
 }
 
 // examineHolds reports the holds. They are deliberate, so they are warnings.
@@ -137,6 +140,11 @@ func (s *server) examineSearchAttributes(ctx context.Context) finding {
 		return ill(check, "see the message", err)
 	case len(missing) > 0:
 		return finding{Check: check, Detail: "missing: " + joined(missing), Fix: "run `drydock setup`"}
+	}
+	// Schedulers find the maintenances of their cluster with such a query.
+	query := fmt.Sprintf("WorkflowId STARTS_WITH 'node/' AND %s IS NOT NULL", temporal.AttributeCluster.GetName())
+	if _, err := s.CountWorkflow(ctx, &workflowservice.CountWorkflowExecutionsRequest{Query: query}); err != nil {
+		return ill(check, "use a visibility store that takes such queries, such as PostgreSQL, MySQL 8 or Elasticsearch", fmt.Errorf("registered, but Temporal refuses %q: %w", query, err))
 	}
 	return well(check, "registered")
 }

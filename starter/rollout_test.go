@@ -31,6 +31,7 @@ func TestCommandsOnARealTemporalServer(t *testing.T) {
 		{"doctor does not count a worker of another version", s.startsWorkerOfAVersion},
 		{"a worker starts", s.startWorker},
 		{"doctor reports no problem once a worker polls", doctorContent},
+		{"doctor compares the retention with what Drydock needs", s.doctorComparesTheRetention},
 		{"a portal shows applied objects and windows", s.showsOnPortals},
 		{"a terminated and redefined window notifies once", s.notifiesOnce},
 		{"a rollout is started, watched and ends", s.watchesARollout},
