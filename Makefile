@@ -124,7 +124,7 @@ postgresql:
 # The programs of Temporal are compiled in the module of drydock-standalone, with the same flags: what both use is compiled once.
 .PHONY: e2e-postgres
 e2e-postgres: servers build postgresql ## Run the core of the end-to-end tests on Temporal as in production (a process for each service, PostgreSQL), and restart each of its servers
-	TEMPORAL_ON=postgresql $(GO_TEST) -p 1 -count 1 -run OnPostgreSQL ./internal/devstack ./internal/e2e ./internal/chaos
+	TEMPORAL_ON=postgresql $(GO_TEST) -p 1 -count 1 -run OnPostgreSQL ./internal/devstack ./internal/temporal ./internal/e2e ./internal/chaos
 
 # A target is fuzzed on one core: others may work beside it. A failing input stays in testdata/fuzz of the package, where every test repeats it. A failure
 # without one, "context deadline exceeded", is the end of the time within a run of the target.

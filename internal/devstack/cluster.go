@@ -52,7 +52,7 @@ type Cluster struct {
 	url       string // of the API server
 	dir       string
 	root      string // of the repository
-	authority *authority
+	authority *Authority
 	crds      []string
 	nodes     []Node
 }
@@ -110,7 +110,7 @@ func (s *Stack) newCluster(options ClusterOptions) (*Cluster, error) {
 // prepare writes the files of the cluster's servers, and creates the administrator's client.
 func (c *Cluster) prepare(apiServerPort int) error {
 	var err error
-	if c.authority, err = newAuthority(c.Name); err != nil {
+	if c.authority, err = NewAuthority(c.Name); err != nil {
 		return err
 	}
 	if err := c.authority.write(c.dir); err != nil {

@@ -17,7 +17,7 @@ const tokenSeconds = 24 * 60 * 60
 // UserConfig returns the config of a user with a client certificate. RBAC applies, except to members of system:masters. There is no client-side rate
 // limit.
 func (c *Cluster) UserConfig(name string, groups ...string) (*rest.Config, error) {
-	certPEM, keyPEM, err := c.authority.user(name, groups...)
+	certPEM, keyPEM, err := c.authority.User(name, groups...)
 	if err != nil {
 		return nil, err
 	}
@@ -43,7 +43,7 @@ func (c *Cluster) ServiceAccountConfig(ctx context.Context, namespace, name stri
 func (c *Cluster) anonymous() *rest.Config {
 	return &rest.Config{
 		Host:            c.url,
-		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.pem()},
+		TLSClientConfig: rest.TLSClientConfig{CAData: c.authority.PEM()},
 		QPS:             -1,
 	}
 }

@@ -18,43 +18,44 @@ import (
 	"k8s.io/client-go/util/keyutil"
 )
 
-// authority is the certificate authority of a cluster. It signs the certificates of the API server and of users.
-type authority struct {
+// Authority is a certificate authority. That of a cluster signs the certificates of the API server and of users.
+type Authority struct {
 	cert *x509.Certificate
 	key  *ecdsa.PrivateKey
 }
 
-func newAuthority(cluster string) (*authority, error) {
+// NewAuthority creates the certificate authority of a cluster or another server.
+func NewAuthority(name string) (*Authority, error) {
 	key, err := newKey()
 	if err != nil {
 		return nil, err
 	}
-	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "drydock devstack " + cluster}, key)
+	ca, err := cert.NewSelfSignedCACert(cert.Config{CommonName: "drydock devstack " + name}, key)
 	if err != nil {
-		return nil, fmt.Errorf("create the certificate authority of %s: %w", cluster, err)
+		return nil, fmt.Errorf("create the certificate authority of %s: %w", name, err)
 	}
-	return &authority{cert: ca, key: key}, nil
+	return &Authority{cert: ca, key: key}, nil
 }
 
-// server issues the certificate of a server on the loopback interface.
-func (a *authority) server() (certPEM, keyPEM []byte, err error) {
+// Server issues the certificate of a server on the loopback interface, which may also be a client.
+func (a *Authority) Server() (certPEM, keyPEM []byte, err error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: "kube-apiserver"},
-		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
 		DNSNames:    []string{"localhost", "kubernetes.default.svc"},
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	})
 }
 
-// user issues a client certificate with the name and groups of a user.
-func (a *authority) user(name string, groups ...string) (certPEM, keyPEM []byte, err error) {
+// User issues a client certificate with the name and groups of a user.
+func (a *Authority) User(name string, groups ...string) (certPEM, keyPEM []byte, err error) {
 	return a.issue(&x509.Certificate{
 		Subject:     pkix.Name{CommonName: name, Organization: groups},
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth},
 	})
 }
 
-func (a *authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
+func (a *Authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, err error) {
 	key, err := newKey()
 	if err != nil {
 		return nil, nil, err
@@ -75,7 +76,8 @@ func (a *authority) issue(template *x509.Certificate) (certPEM, keyPEM []byte, e
 	return encodeCertificate(signed), keyPEM, nil
 }
 
-func (a *authority) pem() []byte { return encodeCertificate(a.cert.Raw) }
+// PEM is the certificate of the authority.
+func (a *Authority) PEM() []byte { return encodeCertificate(a.cert.Raw) }
 
 func encodeCertificate(der []byte) []byte {
 	return pem.EncodeToMemory(&pem.Block{Type: cert.CertificateBlockType, Bytes: der})
@@ -99,8 +101,8 @@ const (
 
 // write writes the certificate authority, the API server's certificate, and the signing key of ServiceAccount tokens
 // to dir.
-func (a *authority) write(dir string) error {
-	serverCert, serverKey, err := a.server()
+func (a *Authority) write(dir string) error {
+	serverCert, serverKey, err := a.Server()
 	if err != nil {
 		return err
 	}
@@ -109,7 +111,7 @@ func (a *authority) write(dir string) error {
 		return fmt.Errorf("generate the key of ServiceAccount tokens: %w", err)
 	}
 	files := map[string][]byte{
-		caFile:                a.pem(),
+		caFile:                a.PEM(),
 		serverCertFile:        serverCert,
 		serverKeyFile:         serverKey,
 		serviceAccountKeyFile: serviceAccountKey,

@@ -14,8 +14,12 @@ import (
 // TemporalOptions configure the Temporal server.
 type TemporalOptions struct {
 	// PostgreSQL runs Temporal as in production, instead of its dev server: each service is a process of its own, and the system's PostgreSQL stores
-	// everything. The options below except DynamicConfig are for the dev server.
+	// everything. Database and WebUI are for the dev server only.
 	PostgreSQL bool
+	// Env are further settings of these services, as the environment variables of Temporal's container image.
+	Env []string
+	// Connect changes how the stack connects to these services, such as its TLS and credentials.
+	Connect func(*client.Options)
 	// DynamicConfig are settings of the server with JSON values, such as "limit.historyCount.suggestContinueAsNew": "50".
 	DynamicConfig map[string]string
 	// Database is the SQLite file, relative to the directory of the stack. By default workflows are in memory, which is twice as fast, and are lost
@@ -40,6 +44,7 @@ type Temporal struct {
 
 	postgres *postgreSQL                           // nil: it is the dev server
 	sqlTool  func(context.Context) (string, error) // waits for the executable
+	connect  func(*client.Options)
 }
 
 const temporalNamespace = "default"
@@ -59,7 +64,7 @@ var temporalDynamicConfig = map[string]string{
 // newTemporal prepares the server. Nothing runs yet.
 func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 	if options.PostgreSQL {
-		return s.newTemporalServices(options.DynamicConfig)
+		return s.newTemporalServices(options)
 	}
 	port, err := s.ports.reserveMany(4)
 	if err != nil {
@@ -104,7 +109,15 @@ func (t *Temporal) start(ctx context.Context) error {
 
 // dial connects to the server once it answers.
 func (t *Temporal) dial(ctx context.Context) (client.Client, error) {
-	return client.DialContext(ctx, client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))})
+	return client.DialContext(ctx, t.clientOptions())
+}
+
+func (t *Temporal) clientOptions() client.Options {
+	options := client.Options{HostPort: t.Address, Namespace: t.Namespace, Logger: log.NewStructuredLogger(slog.New(slog.DiscardHandler))}
+	if t.connect != nil {
+		t.connect(&options)
+	}
+	return options
 }
 
 // serving requests the namespace, which the dev server creates last.

@@ -15,6 +15,7 @@ import (
 	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/sync/errgroup"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -29,40 +30,45 @@ const (
 // retention is how long closed workflows are kept.
 const retention = 30 * 24 * time.Hour
 
-// frontend is the service of Temporal that clients talk to; services are the others.
-const frontend = "frontend"
+// Services of Temporal. Clients talk to the frontend. The worker talks to the internal frontend, which needs no authorization, if there is one.
+const (
+	frontend         = "frontend"
+	internalFrontend = "internal-frontend"
+)
 
-var services = []string{"worker", "matching", "history"}
+var otherServices = []string{"worker", "matching", "history"}
 
 // newTemporalServices prepares PostgreSQL and the services of Temporal. Nothing runs yet. The environment variables are those of Temporal's container image.
-func (s *Stack) newTemporalServices(dynamicConfig map[string]string) (*Temporal, error) {
+func (s *Stack) newTemporalServices(options TemporalOptions) (*Temporal, error) {
 	postgres, err := s.newPostgreSQL()
 	if err != nil {
 		return nil, err
 	}
-	dynamicConfigFile, err := s.writeDynamicConfig(dynamicConfig)
+	dynamicConfigFile, err := s.writeDynamicConfig(options.DynamicConfig)
 	if err != nil {
 		return nil, err
 	}
-	httpAPI, err := s.ports.reserve()
-	if err != nil {
-		return nil, fmt.Errorf("prepare Temporal: %w", err)
-	}
 	env := []string{
 		"DB=postgres12", "POSTGRES_SEEDS=127.0.0.1", fmt.Sprintf("DB_PORT=%d", postgres.port), "POSTGRES_USER=" + postgresUser,
-		"BIND_ON_IP=127.0.0.1", "TEMPORAL_BROADCAST_ADDRESS=127.0.0.1", fmt.Sprintf("FRONTEND_HTTP_PORT=%d", httpAPI),
+		"BIND_ON_IP=127.0.0.1", "TEMPORAL_BROADCAST_ADDRESS=127.0.0.1",
 		"DYNAMIC_CONFIG_FILE_PATH=" + dynamicConfigFile, "LOG_LEVEL=warn",
 	}
-	t := &Temporal{Namespace: temporalNamespace, postgres: postgres}
+	names := append([]string{frontend}, otherServices...)
+	if slices.Contains(options.Env, "USE_INTERNAL_FRONTEND=true") {
+		names = slices.Insert(names, 1, internalFrontend)
+	}
+	t := &Temporal{Namespace: temporalNamespace, postgres: postgres, connect: options.Connect}
 	t.sqlTool = func(ctx context.Context) (string, error) { return s.programs.path(ctx, temporalSQLTool) }
-	for _, service := range append([]string{frontend}, services...) {
-		port, err := s.ports.reserveMany(2)
+	for _, service := range names {
+		port, err := s.ports.reserveMany(3)
 		if err != nil {
 			return nil, fmt.Errorf("prepare Temporal: %w", err)
 		}
-		address, prefix := loopback(port[0]), strings.ToUpper(service)
-		env = append(env, fmt.Sprintf("%s_GRPC_PORT=%d", prefix, port[0]), fmt.Sprintf("%s_MEMBERSHIP_PORT=%d", prefix, port[1]))
-		server := s.process("", "temporal-"+service, []string{"--allow-no-auth", "start", "--service=" + service}, serves(address))
+		address := loopback(port[0])
+		for i, use := range []string{"GRPC", "MEMBERSHIP", "HTTP"} {
+			env = append(env, fmt.Sprintf("%s_%s_PORT=%d", strings.ToUpper(strings.ReplaceAll(service, "-", "_")), use, port[i]))
+		}
+		server := s.process("", "temporal-"+service, []string{"--allow-no-auth", "start", "--service=" + service}, t.serves(address, healthName(service)))
 		server.path = func(ctx context.Context) (string, error) { return s.programs.path(ctx, temporalServer) }
 		if service == frontend {
 			t.Address, t.Process = address, server
@@ -70,16 +76,11 @@ func (s *Stack) newTemporalServices(dynamicConfig map[string]string) (*Temporal,
 			t.Behind = append(t.Behind, server)
 		}
 	}
-	for _, server := range t.services() { // each has to know the ports of all
-		server.env = append(server.env, env...)
+	for _, server := range append(slices.Clone(t.Behind), t.Process) { // each has to know the ports of all
+		server.env = slices.Concat(server.env, env, options.Env)
 	}
 	t.Behind = append(t.Behind, postgres.process)
 	return t, nil
-}
-
-// services are the processes of Temporal's services.
-func (t *Temporal) services() []*Process {
-	return append([]*Process{t.Process}, t.Behind[:len(services)]...)
 }
 
 // writeDynamicConfig writes the settings of the server to a file, and returns its path.
@@ -106,13 +107,12 @@ func (t *Temporal) startServices(ctx context.Context) error {
 	if err := schemas.Wait(); err != nil {
 		return err
 	}
-	all := t.services()
-	last := len(all) - 1
-	if err := all[last].Start(ctx); err != nil { // the first one to start writes what the others read; if several do, one fails
+	// The first one to start writes what the others read. If several did, one would fail.
+	if err := t.Process.Start(ctx); err != nil {
 		return err
 	}
 	var starts errgroup.Group
-	for _, server := range all[:last] {
+	for _, server := range t.Behind[:len(t.Behind)-1] { // the last one is PostgreSQL
 		starts.Go(func() error { return server.Start(ctx) })
 	}
 	if err := starts.Wait(); err != nil {
@@ -154,15 +154,31 @@ func (t *Temporal) createNamespace(ctx context.Context) error {
 	return nil
 }
 
-// serves reports an error while a service does not answer at its address.
-func serves(address string) func(context.Context) error {
+// healthName is what the health service of a service is asked for. History answers before it has joined the others, and ends if it cannot; its health by name
+// includes its shards.
+func healthName(service string) string {
+	if service == "history" {
+		return "temporal.api.workflowservice.v1.HistoryService"
+	}
+	return ""
+}
+
+// serves reports an error while a service does not serve at its address.
+func (t *Temporal) serves(address, name string) func(context.Context) error {
 	return func(ctx context.Context) error {
-		connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(insecure.NewCredentials()))
+		transport := insecure.NewCredentials()
+		if config := t.clientOptions().ConnectionOptions.TLS; config != nil {
+			transport = credentials.NewTLS(config)
+		}
+		connection, err := grpc.NewClient(address, grpc.WithTransportCredentials(transport))
 		if err != nil {
 			return err
 		}
 		defer connection.Close()
-		_, err = healthpb.NewHealthClient(connection).Check(ctx, &healthpb.HealthCheckRequest{})
+		health, err := healthpb.NewHealthClient(connection).Check(ctx, &healthpb.HealthCheckRequest{Service: name})
+		if err == nil && health.Status != healthpb.HealthCheckResponse_SERVING {
+			err = fmt.Errorf("%s is %s", address, health.Status)
+		}
 		return err
 	}
 }

@@ -63,7 +63,7 @@ func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) 
 	if err != nil {
 		return client.Options{}, err
 	}
-	options, err := c.profileOptions(keys != nil)
+	options, err := c.profileOptions(keys != nil, logger)
 	if err != nil {
 		return client.Options{}, fmt.Errorf("temporal configuration: %w", err)
 	}
@@ -90,8 +90,8 @@ func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) 
 
 // profileOptions returns the settings of the environment and the profile. A remote codec there is for other programs: Drydock would ignore it, and send
 // in plain text what its owner wants encrypted. Beside a key file, it may be Drydock's own codec server, which the temporal CLI uses.
-func (c Connection) profileOptions(encrypted bool) (client.Options, error) {
-	profile, err := envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{ConfigFilePath: c.ConfigFile, ConfigFileProfile: c.Profile})
+func (c Connection) profileOptions(encrypted bool, logger *slog.Logger) (client.Options, error) {
+	profile, err := c.profile()
 	if err != nil {
 		return client.Options{}, err
 	}
@@ -99,7 +99,17 @@ func (c Connection) profileOptions(encrypted bool) (client.Options, error) {
 		return client.Options{}, errors.New("the profile has codec.endpoint (or TEMPORAL_CODEC_ENDPOINT is set), but Drydock uses no remote codec: " +
 			"set --encryption-key-file, or remove the endpoint")
 	}
-	return profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
+	options, err := profile.ToClientOptions(envconfig.ToClientOptionsRequest{})
+	if err != nil {
+		return client.Options{}, err
+	}
+	c.renew(&options, profile, logger)
+	return options, nil
+}
+
+// profile reads the settings of the environment and the configuration file.
+func (c Connection) profile() (envconfig.ClientConfigProfile, error) {
+	return envconfig.LoadClientConfigProfile(envconfig.LoadClientConfigProfileOptions{ConfigFilePath: c.ConfigFile, ConfigFileProfile: c.Profile})
 }
 
 // Dial connects to Temporal. The error names the address.
