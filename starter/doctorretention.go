@@ -20,8 +20,6 @@ const (
 	// cleanupRetention is how long a cluster may be out of reach after one of its workflows was terminated: the sweeper cleans up only what belongs to a workflow
 	// that Temporal still knows.
 	cleanupRetention = 7 * day
-	// usualRetention is enough for most sites.
-	usualRetention = 30 * day
 	// measuredRollouts is the number of running rollouts to look at, the oldest first.
 	measuredRollouts = 100
 )
@@ -54,7 +52,7 @@ func retentionFinding(namespace string, retention time.Duration, longest rollout
 		need = fmt.Sprintf("%s of rollout %s and the %s", days(longest.takes), longest.name, need)
 	}
 	return warning(check, kept+", less than the "+need,
-		fmt.Sprintf("`temporal operator namespace update --namespace %s --retention %s`", namespace, days(max(usualRetention, needed))))
+		fmt.Sprintf("`temporal operator namespace update --namespace %s --retention %s`", namespace, days(max(temporal.Retention, needed))))
 }
 
 // days rounds up to whole days.

@@ -263,7 +263,7 @@ func (s *standalone) requireRetention() {
 	s.t.Helper()
 	described, err := s.dial().WorkflowService().DescribeNamespace(s.t.Context(), &workflowservice.DescribeNamespaceRequest{Namespace: namespace})
 	require.NoError(s.t, err)
-	require.Equal(s.t, retention, described.Config.WorkflowExecutionRetentionTtl.AsDuration())
+	require.Equal(s.t, temporal.Retention, described.Config.WorkflowExecutionRetentionTtl.AsDuration())
 }
 
 func TestADirectoryHasOneProcess(t *testing.T) {

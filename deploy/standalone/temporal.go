@@ -31,8 +31,6 @@ import (
 const (
 	namespace   = "default"
 	clusterName = "drydock"
-	// retention is how long closed workflows are kept: longer than any rollout, so that one can be retried and read after its end.
-	retention = 30 * 24 * time.Hour
 )
 
 // temporalServer is Temporal in this process.
@@ -233,7 +231,7 @@ func (s *temporalServer) prepare(ctx context.Context) error {
 	}
 	defer client.Close()
 	if _, err := client.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{
-		Namespace: namespace, Config: &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(retention)},
+		Namespace: namespace, Config: &namespacepb.NamespaceConfig{WorkflowExecutionRetentionTtl: durationpb.New(temporal.Retention)},
 	}); err != nil {
 		return fmt.Errorf("set the retention of Temporal namespace %s: %w", namespace, err)
 	}

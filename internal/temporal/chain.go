@@ -12,6 +12,9 @@ import (
 	"go.temporal.io/sdk/client"
 )
 
+// Retention is how long Temporal should keep closed workflows: longer than any rollout, so that one can be read and retried after its end, and chains are known.
+const Retention = 30 * 24 * time.Hour
+
 // ChainState is the state of a chain of runs.
 type ChainState string
 
