@@ -45,6 +45,7 @@ func TestCommandsOnARealCluster(t *testing.T) {
 	t.Run("a live HarborCluster is evaluated as one in a file", func(t *testing.T) { harborsAlike(t, hub.Config) })
 	t.Run("a run that only the hub has saved is listed", func(t *testing.T) { listsTheSavedRun(t, hub.Config) })
 	t.Run("a window that is stored on the hub can be read from its printed YAML", func(t *testing.T) { readsAStoredWindow(t, objects) })
+	t.Run("events of Drydock are listed and followed", func(t *testing.T) { listsEvents(t, hub.Config) })
 	t.Run("contexts are completed, and an unknown one is an error", namesContexts)
 }
 

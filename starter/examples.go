@@ -167,6 +167,10 @@ drydock setup --print-rbac hub | kubectl apply -f -`,
 	"upgrade-check": `
 # with the program of the new version, before its workers start
 drydock upgrade-check`,
+	"events": `
+drydock events --for node/worker-7 --context spoke-1
+# follow what happens to a rollout
+drydock events --for cgu/november -n prod --context hub --watch`,
 	"doctor": `
 drydock doctor --hub-context hub --spoke-context spoke-1
 # in CI: fail also for warnings

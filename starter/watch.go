@@ -110,17 +110,23 @@ func (v *documentsView) note(message string) {
 }
 
 func (v *documentsView) show(status followed) error {
-	marshal, separator := json.Marshal, ""
-	if v.cli.output == formatYAML {
-		marshal, separator = func(object any) ([]byte, error) { return yaml.Marshal(object) }, "---\n"
-	}
-	text, err := marshal(status)
-	if err != nil || string(text) == v.last {
+	text, err := v.cli.document(status)
+	if err != nil || text == v.last {
 		return err
 	}
-	v.last = string(text)
-	_, err = fmt.Fprintln(v.cli.Out, separator+v.last)
+	v.last = text
+	_, err = fmt.Fprintln(v.cli.Out, text)
 	return err
+}
+
+// document renders one of several results: as a line of JSON, or as a YAML document.
+func (c *cli) document(object any) (string, error) {
+	if c.output == formatYAML {
+		text, err := yaml.Marshal(object)
+		return "---\n" + string(text), err
+	}
+	text, err := json.Marshal(object)
+	return string(text), err
 }
 
 // linesView writes one line for every change.

@@ -49,13 +49,15 @@ func Reasons() []string {
 	}
 }
 
+// ClusterScoped is the namespace of Events on cluster-scoped objects, where kubectl describe finds them.
+const ClusterScoped = metav1.NamespaceDefault
+
+// Reporter is the source that kubectl describe shows, and the reporting component of all Events of Drydock.
+const Reporter = "drydock"
+
 const (
 	// eventTimeout limits the delay that an Event causes for its maintenance.
 	eventTimeout = 2 * time.Second
-	// eventNamespace is the namespace of Events on cluster-scoped objects, where kubectl describe finds them.
-	eventNamespace = metav1.NamespaceDefault
-	// eventReporter is the source that kubectl describe shows.
-	eventReporter = "drydock"
 	// eventMessageLimit is the API's, in bytes.
 	eventMessageLimit = 1024
 )
@@ -87,7 +89,7 @@ func Record(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef,
 	writing, cancel := context.WithTimeout(ctx, eventTimeout)
 	defer cancel()
 	object := eventOn(ref, uidForEvents(writing, cluster, ref.Node), event, metav1.Now())
-	_, err := cluster.Clientset.CoreV1().Events(eventNamespace).Create(writing, object, metav1.CreateOptions{FieldManager: kube.FieldManager})
+	_, err := cluster.Clientset.CoreV1().Events(ClusterScoped).Create(writing, object, metav1.CreateOptions{FieldManager: kube.FieldManager})
 	if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil || !activity.IsActivity(ctx) {
 		return
 	}
@@ -114,12 +116,12 @@ func uidForEvents(ctx context.Context, cluster *kube.Cluster, name string) types
 // eventOn creates the Event like Kubernetes' own controllers.
 func eventOn(ref activitykit.NodeRef, uid types.UID, event Event, now metav1.Time) *corev1.Event {
 	return &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: eventNamespace, Name: eventName(ref, event)},
+		ObjectMeta:     metav1.ObjectMeta{Namespace: ClusterScoped, Name: eventName(ref, event)},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: ref.Node, UID: uid},
 		Type:           eventType(event.Warning), Reason: event.Reason, Message: eventMessage(ref, event),
 		Count: 1, FirstTimestamp: now, LastTimestamp: now,
-		Source:              corev1.EventSource{Component: eventReporter},
-		ReportingController: eventReporter,
+		Source:              corev1.EventSource{Component: Reporter},
+		ReportingController: Reporter,
 	}
 }
 

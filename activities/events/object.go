@@ -46,7 +46,7 @@ func RecordOn(ctx context.Context, cluster *kube.Cluster, object temporal.Object
 func onObject(object temporal.Object, event ObjectEvent) *corev1.Event {
 	namespace := object.Namespace
 	if namespace == "" {
-		namespace = eventNamespace
+		namespace = ClusterScoped
 	}
 	uid := sha256.Sum256([]byte(object.UID))
 	at := metav1.NewTime(event.At)
@@ -57,7 +57,7 @@ func onObject(object temporal.Object, event ObjectEvent) *corev1.Event {
 		},
 		Type: eventType(event.Warning), Reason: event.Reason, Message: cut(event.Message, eventMessageLimit),
 		Count: 1, FirstTimestamp: at, LastTimestamp: at,
-		Source:              corev1.EventSource{Component: eventReporter},
-		ReportingController: eventReporter,
+		Source:              corev1.EventSource{Component: Reporter},
+		ReportingController: Reporter,
 	}
 }
