@@ -167,6 +167,10 @@ drydock setup --print-rbac hub | kubectl apply -f -`,
 	"upgrade-check": `
 # with the program of the new version, before its workers start
 drydock upgrade-check`,
+	"logs": `
+drydock logs prod/november --since 1h
+# follow the maintenance of a node to its end
+drydock logs node/worker-7 --cluster spoke-1 --follow`,
 	"events": `
 drydock events --for node/worker-7 --context spoke-1
 # follow what happens to a rollout

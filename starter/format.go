@@ -49,7 +49,7 @@ func (c *cli) addOutputFlag(cmd *cobra.Command) {
 		if err := c.readFormat(); err != nil {
 			return err
 		}
-		for _, following := range []string{"watch", "wait"} {
+		for _, following := range []string{"watch", "wait", "follow"} {
 			flag := cmd.Flags().Lookup(following)
 			if flag != nil && flag.Value.String() == "true" && (c.output == formatName || c.render != nil) {
 				return usagef("-o %s cannot show the changes of --%s: use only one of them", c.output, following)

@@ -145,6 +145,7 @@ func (s *stage) watchesARollout(t *testing.T) {
 	require.Equal(t, "rollout prod/november started; follow it with `drydock upgrade status prod/november --watch`\n", startRollout(t, "november"))
 	first, err := s.client.DescribeWorkflow(t.Context(), "cgu/prod/november", "")
 	require.NoError(t, err)
+	log := begin(t, "logs", "november", "-n", "prod", "--follow")
 	watch := begin(t, "upgrade", "status", "november", "-n", "prod", "--watch")
 	watch.prints(t, "batch 1 of 2: spoke-1\n")
 	s.simulate(t, "november", "spoke-1", ranv1.ClusterStatus{
@@ -152,6 +153,7 @@ func (s *stage) watchesARollout(t *testing.T) {
 		Nodes: ranv1.NodeCounts{Total: 2, Done: 1},
 	})
 	watch.prints(t, "spoke-1: running 1/2 nodes; worker-1: Draining; DisruptionBudget: budget shop/web allows 0 of 3\n")
+	log.prints(t, "reason=DisruptionBudget")
 	s.simulate(t, "november", "spoke-1", complete)
 	watch.prints(t, "spoke-1: complete 2/2 nodes; took ")
 	watch.prints(t, "batch 2 of 2: spoke-2, spoke-3\n")
@@ -161,6 +163,7 @@ func (s *stage) watchesARollout(t *testing.T) {
 	require.Equal(t, exitDone, got.status, got.stderr)
 	lines := strings.Split(strings.TrimSpace(got.stdout), "\n")
 	require.Contains(t, lines[len(lines)-1], "rollout prod/november: Completed")
+	requireLogOfNovember(t, log.end(t))
 
 	status := parsed[rolloutStatus](t, "upgrade", "status", "prod/november")
 	require.Equal(t, "prod", status.Metadata.Namespace)

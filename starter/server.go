@@ -19,6 +19,8 @@ type server struct {
 	client.Client
 	address   string
 	namespace string
+	// options of the connection say how to decode histories.
+	options client.Options
 }
 
 // dial connects to Temporal.
@@ -31,7 +33,7 @@ func (c *cli) dial(ctx context.Context) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &server{Client: connection, address: options.HostPort, namespace: options.Namespace}, nil
+	return &server{Client: connection, address: options.HostPort, namespace: options.Namespace, options: options}, nil
 }
 
 // dialLazily returns a connection that waits for Temporal on its first use.
@@ -44,7 +46,7 @@ func (c *cli) dialLazily() (*server, error) {
 	if err != nil {
 		return nil, usageError{error: err}
 	}
-	return &server{Client: connection, address: options.HostPort, namespace: options.Namespace}, nil
+	return &server{Client: connection, address: options.HostPort, namespace: options.Namespace, options: options}, nil
 }
 
 // subject names a workflow in the user's terms.

@@ -13,7 +13,6 @@ import (
 	"github.com/spf13/cobra"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
-	"go.temporal.io/sdk/client"
 	"golang.org/x/sync/errgroup"
 
 	"drydock.dev/drydock/internal/history"
@@ -48,11 +47,7 @@ this program. It must be of the version of the new workers. The command changes 
 The exit status is 1 if this version cannot continue a workflow.`,
 		Args: operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
-			options, err := c.connection.Options(nil, nil)
-			if err != nil {
-				return usageError{error: err}
-			}
-			check, err := s.checkUpgrade(ctx, options)
+			check, err := s.checkUpgrade(ctx)
 			if err != nil {
 				return err
 			}
@@ -70,7 +65,7 @@ The exit status is 1 if this version cannot continue a workflow.`,
 const parallelReplays = 8
 
 // checkUpgrade replays all running workflows. Those that end meanwhile count as checked.
-func (s *server) checkUpgrade(ctx context.Context, options client.Options) (upgradeCheck, error) {
+func (s *server) checkUpgrade(ctx context.Context) (upgradeCheck, error) {
 	running, err := s.executions(ctx, fmt.Sprintf("ExecutionStatus = 'Running' AND WorkflowType IN ('%s')", strings.Join(workflows.Types(), "', '")))
 	if err != nil {
 		return upgradeCheck{}, err
@@ -81,7 +76,7 @@ func (s *server) checkUpgrade(ctx context.Context, options client.Options) (upgr
 	replays.SetLimit(parallelReplays)
 	for _, execution := range running {
 		replays.Go(func() error {
-			failed, err := s.replay(replaying, execution, options)
+			failed, err := s.replay(replaying, execution)
 			if failed != nil {
 				mu.Lock()
 				defer mu.Unlock()
@@ -96,7 +91,7 @@ func (s *server) checkUpgrade(ctx context.Context, options client.Options) (upgr
 }
 
 // replay replays a running workflow; nil: this version can continue it, or it is gone.
-func (s *server) replay(ctx context.Context, execution *workflowpb.WorkflowExecutionInfo, options client.Options) (*failedReplay, error) {
+func (s *server) replay(ctx context.Context, execution *workflowpb.WorkflowExecutionInfo) (*failedReplay, error) {
 	id, run := execution.GetExecution().GetWorkflowId(), execution.GetExecution().GetRunId()
 	read, err := history.ReadRun(ctx, s.Client, id, run)
 	if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
@@ -105,7 +100,7 @@ func (s *server) replay(ctx context.Context, execution *workflowpb.WorkflowExecu
 	if err != nil {
 		return nil, s.explain("read the history of", subject{noun: "workflow", name: id}, err)
 	}
-	if err := workflows.Replay(read, options); err != nil {
+	if _, err := workflows.Replay(read, s.options); err != nil {
 		return &failedReplay{workflowRef: observe.RefOf(id, run), Type: execution.GetType().GetName(), Message: temporal.PlainText(err.Error())}, nil
 	}
 	return nil, nil

@@ -47,8 +47,10 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 	}
 }
 
+// replay replays a run without its log.
 func replay(run history.Run) error {
-	return Replay(run, client.Options{DataConverter: temporal.DataConverter()})
+	_, err := Replay(run, client.Options{DataConverter: temporal.DataConverter()})
+	return err
 }
 
 func scenariosIn(t *testing.T, version string) []string {

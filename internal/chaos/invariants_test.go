@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	enumspb "go.temporal.io/api/enums/v1"
-	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/api/serviceerror"
-	"go.temporal.io/sdk/interceptor"
-	"go.temporal.io/sdk/log"
-	"go.temporal.io/sdk/worker"
-	"go.temporal.io/sdk/workflow"
+	"go.temporal.io/sdk/client"
 
 	"drydock.dev/drydock/internal/chaos/invariants"
 	"drydock.dev/drydock/internal/devstack"
@@ -24,7 +19,6 @@ import (
 	"drydock.dev/drydock/internal/history"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows"
-	"drydock.dev/drydock/workflows/kit"
 )
 
 // controlPlane is the control-plane node of each spoke.
@@ -105,17 +99,10 @@ func (s *testFleet) checkRuns(t *testing.T, workflowID string, check func(histor
 	t.Helper()
 	runs, err := history.Read(t.Context(), s.temporal, workflowID)
 	require.NoError(t, err)
-	quiet := log.NewStructuredLogger(slog.New(slog.DiscardHandler))
-	replayer, err := worker.NewWorkflowReplayerWithOptions(worker.WorkflowReplayerOptions{
-		DataConverter: temporal.DataConverter(), Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}},
-	})
-	require.NoError(t, err)
-	workflows.Register(replayer, false)
 	var violations []string
 	for _, run := range runs {
 		violations = append(violations, check(run)...)
-		execution := worker.ReplayWorkflowHistoryOptions{OriginalExecution: workflow.Execution{ID: run.WorkflowID, RunID: run.RunID}}
-		if err := replayer.ReplayWorkflowHistoryWithOptions(quiet, &historypb.History{Events: run.Events}, execution); err != nil {
+		if _, err := workflows.Replay(run, client.Options{DataConverter: temporal.DataConverter()}); err != nil {
 			violations = append(violations, fmt.Sprintf("%s: replay: %v", run.WorkflowID, err))
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
+	historypb "go.temporal.io/api/history/v1"
 	"go.temporal.io/sdk/client"
 )
 
@@ -23,6 +24,8 @@ type Follower struct {
 	WorkflowID string
 	// Read reads the status of a run. An error ends following.
 	Read func(ctx context.Context, runID string) error
+	// Event is called with each event of a run, by another goroutine than Read; it may be nil.
+	Event func(runID string, event *historypb.HistoryEvent)
 	// Tick is called every second, for text that changes with time; it may be nil.
 	Tick func()
 }
@@ -111,6 +114,9 @@ func (f Follower) readHistory(ctx context.Context, runID string, grown chan<- st
 		event, err := events.Next()
 		if err != nil {
 			return runEnd{err: HistoryError{err}}
+		}
+		if f.Event != nil {
+			f.Event(runID, event)
 		}
 		end.next = event.GetWorkflowExecutionContinuedAsNewEventAttributes().GetNewExecutionRunId()
 		select {

@@ -30,6 +30,8 @@ func TestAClusterCanBeFollowedFromTheLog(t *testing.T) {
 		"Workload locks requested answer=Requested",
 		"Workload locks not released reason=LockRefused message=maintenance request drydock-1234 was deleted by another client",
 		"Cluster has a note note=requesting the workload locks again: maintenance request drydock-1234 was deleted by another client",
+		"Wait started reason=LockRefused message=maintenance request drydock-1234 was deleted by another client",
+		"Wait ended",
 		"Workload locks requested answer=Requested",
 		"Workload locks released",
 		"Cluster enters a step step=ControlPlaneNodes",

@@ -36,11 +36,11 @@ type clusterRecord struct {
 
 func newClusterRecord(ctx workflow.Context, status *ranv1.ClusterUpgradeStatus, in Input) *clusterRecord {
 	r := &clusterRecord{ctx: ctx, status: status, batch: in.Batch}
-	r.attributes = &kit.SearchAttributes{Ctx: ctx}
+	r.log = log.With(workflow.GetLogger(ctx), "rollout", in.Namespace+"/"+in.Rollout, "cluster", in.Cluster, "batch", in.Batch)
+	r.attributes = &kit.SearchAttributes{Ctx: ctx, Log: r.log}
 	r.attributes.Gather()
 	r.reason = kit.CurrentReason{Attributes: r.attributes, Wait: &status.Wait, Show: func() {}} // show publishes it
 	r.retries.Show = r.show
-	r.log = log.With(workflow.GetLogger(ctx), "rollout", in.Namespace+"/"+in.Rollout, "cluster", in.Cluster, "batch", in.Batch)
 	r.stages = kit.Stages{Records: &status.Stages, Show: r.show}
 	now := r.now(ctx)
 	*status = ranv1.ClusterUpgradeStatus{Cluster: in.Cluster, State: ranv1.ClusterRunning, StartedAt: &now}

@@ -1,6 +1,7 @@
 package kit
 
 import (
+	"go.temporal.io/sdk/log"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
@@ -11,11 +12,15 @@ import (
 // SearchAttributes sets search attributes of a workflow. Each upsert is an event and a write to the visibility store. A workflow that changes them often
 // gathers the changes of one task.
 type SearchAttributes struct {
-	Ctx       workflow.Context
+	Ctx workflow.Context
+	// Log shows the reasons of waits, too; nil: it does not.
+	Log       log.Logger
 	gathering bool
 	gathered  []sdktemporal.SearchAttributeUpdate
 	// reason is that of the current wait, and written the one that the attribute has; nil: not known yet.
 	reason, written *string
+	// message is that of the current wait.
+	message string
 }
 
 // Gather combines the changes of one workflow task into one event, until Flush is called. A workflow must call Flush before it ends.
@@ -43,6 +48,9 @@ func (k *SearchAttributes) Set(update sdktemporal.SearchAttributeUpdate) {
 func (k *SearchAttributes) SetReason(before, wait *drydockv1.Wait) {
 	if k.written == nil {
 		k.written = reasonOfWait(before)
+	}
+	if wait != nil {
+		k.message = wait.Message
 	}
 	if k.reason = reasonOfWait(wait); !k.gathering {
 		k.upsert()
@@ -75,9 +83,21 @@ func (k *SearchAttributes) upsert() {
 			update = temporal.AttributeReason.ValueSet(*k.reason)
 		}
 		k.gathered, k.written = append(k.gathered, update), k.reason
+		k.logReason()
 	}
 	if len(k.gathered) > 0 {
 		_ = workflow.UpsertTypedSearchAttributes(k.Ctx, k.gathered...)
 		k.gathered = nil
+	}
+}
+
+// logReason logs the reason of the current wait, or that the wait has ended.
+func (k *SearchAttributes) logReason() {
+	switch {
+	case k.Log == nil:
+	case *k.reason == "":
+		k.Log.Info("Wait ended")
+	default:
+		k.Log.Info("Wait started", "reason", *k.reason, "message", k.message)
 	}
 }

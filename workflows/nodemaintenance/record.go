@@ -34,7 +34,7 @@ type nodeRecord struct {
 func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activitykit.NodeRef, in Input) *nodeRecord {
 	r := &nodeRecord{ctx: ctx, status: status, node: node}
 	r.log = log.With(workflow.GetLogger(ctx), logKeys(in)...)
-	r.attributes = &kit.SearchAttributes{Ctx: ctx}
+	r.attributes = &kit.SearchAttributes{Ctx: ctx, Log: r.log}
 	r.attributes.Gather()
 	// A client without Drydock's CLI may start the workflow without them; lists and the status show them.
 	if _, known := workflow.GetTypedSearchAttributes(ctx).GetKeyword(temporal.AttributeNode); !known {

@@ -27,6 +27,7 @@ func TestARolloutCanBeFollowedFromTheLog(t *testing.T) {
 		"Rollout enters a phase phase=start",
 		"Rollout enters a phase phase=batches",
 		"Batch is in progress batch=1",
+		"Wait started",
 		"Cluster started cluster=c1 batch=1",
 		"Batch starts no more clusters batch=1",
 		"Cluster ended cluster=c1 batch=1 state=complete",
@@ -36,10 +37,12 @@ func TestARolloutCanBeFollowedFromTheLog(t *testing.T) {
 		"Batch starts no more clusters batch=2",
 		"Rollout is being cancelled actor=ann",
 		"Batch starts no more clusters batch=2",
+		"Wait started",
 		"Cluster ended cluster=c2 batch=2 state=cancelled",
 		"Batch ended batch=2",
 		"Rollout cleans up",
 		"Rollout ended",
+		"Wait ended",
 	}, w.Log.Lines("cluster", "phase", "state", "batch", "actor"))
 	for _, line := range w.Log.Lines("rollout") {
 		require.Contains(t, line, " rollout=ops/june")

@@ -51,7 +51,7 @@ type groupRecord struct {
 
 func newGroupRecord(ctx workflow.Context, status *ranv1.ClusterGroupUpgradeStatus, name string, remediation rollout.Remediation) *groupRecord {
 	r := &groupRecord{ctx: ctx, name: name, status: status, remediation: remediation, log: log.With(workflow.GetLogger(ctx), "rollout", name)}
-	r.attributes = &kit.SearchAttributes{Ctx: ctx}
+	r.attributes = &kit.SearchAttributes{Ctx: ctx, Log: r.log}
 	r.attributes.Gather()
 	r.reason = kit.CurrentReason{Wait: &status.Wait, Show: func() {}} // show shows it
 	r.retries.Show = r.show
