@@ -67,7 +67,7 @@ Exit status: 0 success; 1 failed, refused or unhealthy; 2 invalid usage or input
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
 	c.addGlobalFlags(root)
-	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newServe(c), newCodecServer(c), newSetup(c), newConfig(c), newDoctor(c), newUpgradeCheck(c), newVersion(c), newExplain(c), newEvents(c), newLogs(c), newMan(c))
+	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newServe(c), newCodecServer(c), newSetup(c), newConfig(c), newDoctor(c), newUpgradeCheck(c), newVersion(c), newExplain(c), newEvents(c), newLogs(c), newDiff(c), newMan(c))
 	addExamples(root)
 	c.nameInHelp(root)
 	return root

@@ -167,6 +167,9 @@ drydock setup --print-rbac hub | kubectl apply -f -`,
 	"upgrade-check": `
 # with the program of the new version, before its workers start
 drydock upgrade-check`,
+	"diff": `
+drydock diff -f rollout.yaml
+drydock diff -f maintenance.yaml --cluster spoke-1`,
 	"logs": `
 drydock logs prod/november --since 1h
 # follow the maintenance of a node to its end

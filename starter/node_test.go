@@ -32,6 +32,7 @@ func (s *stage) maintainsANode(t *testing.T) {
 		stderr: "error: maintenance default/worker-1-kim.example.com in cluster spoke-1 is Draining: wait until it is Ready, or cancel\n",
 	}, drydock(t, "node", "done", "worker-1-kim.example.com"))
 
+	requireDiffsOfADrain(t)
 	s.showsTheQueue(t)
 	s.refusesDoneForAJob(t)
 	watch := begin(t, "node", "status", "worker-1-kim.example.com", "--watch")

@@ -241,6 +241,7 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	})
 	require.Equal(t, "rollout prod/changed already matches the file\n", succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", text)))
 	fewer := strings.Replace(text, "[spoke-1, spoke-2, spoke-3]", "[spoke-1, spoke-2]", 1)
+	requireDiffsOfChanged(t, text, fewer)
 	require.Equal(t, "rollout prod/changed: changed spec.clusters; see `drydock upgrade status prod/changed`\n",
 		succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", fewer)))
 	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Counts.Total == 2 })
@@ -249,6 +250,9 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	refused := drydock(t, "upgrade", "edit", "-f", file(t, "changed.yaml", text))
 	require.Equal(t, exitFailed, refused.status)
 	require.Contains(t, refused.stderr, "error: edit rollout prod/changed: spec.clusters: cannot be changed once the rollout is enabled")
+	require.Contains(t, differs(t, exitUsage, text).stderr, "error: edit rollout prod/changed: spec.clusters: cannot be changed once the rollout is enabled")
+	longer := strings.Replace(fewer, "maxConcurrency: 2", "maxConcurrency: 2\n    timeout: 300", 1)
+	require.Contains(t, differs(t, exitFailed, longer).stdout, "\nthe rollout times out after 5h0m0s instead of 4h0m0s, of which ")
 
 	early := drydock(t, "upgrade", "approve", "prod/changed")
 	require.Equal(t, exitFailed, early.status)

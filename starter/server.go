@@ -115,7 +115,11 @@ func (s *server) explainUndelivered(ctx context.Context, doing string, of subjec
 // query gets the status of a subject's workflow. If no worker answers, the error is observe.ErrNoWorker.
 func (s *server) query(ctx context.Context, of subject, runID string, into any, args ...any) error {
 	const doing = "get the status of"
-	err := observe.Status(ctx, s, of.workflowID, runID, into, args...)
+	return s.explainQuery(doing, of, observe.Status(ctx, s, of.workflowID, runID, into, args...))
+}
+
+// explainQuery adds to an error of a query what to do about it.
+func (s *server) explainQuery(doing string, of subject, err error) error {
 	switch {
 	case err == nil:
 		return nil

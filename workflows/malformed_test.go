@@ -46,7 +46,7 @@ var (
 		temporal.UpdateApply, temporal.UpdateApprove, temporal.UpdateCancel, temporal.UpdateCancelMaintenance, temporal.UpdateDeclare, temporal.UpdateDefine, temporal.UpdateEdit,
 		temporal.UpdateEnd, temporal.UpdateExtend, temporal.UpdateHold, temporal.UpdateJoin, temporal.UpdateOverride, temporal.UpdateRelease, temporal.UpdateRetry, temporal.UpdateDelete,
 	}
-	queries = []string{temporal.QueryStatus, temporal.QueryRollout, temporal.QueryHeld, temporal.QueryObjectStatus}
+	queries = []string{temporal.QueryStatus, temporal.QueryRollout, temporal.QueryPreviewEdit, temporal.QueryHeld, temporal.QueryObjectStatus}
 )
 
 func TestAnInputThatCannotBeDecodedIsAnInvalidSpec(t *testing.T) {

@@ -20,6 +20,22 @@ type Answer struct {
 	Changed []string `json:"changed"`
 }
 
+// Preview is what an edit of a running workflow would do.
+type Preview[Spec any] struct {
+	// Spec is the current one.
+	Spec Spec `json:"spec"`
+	// Changed are the paths of the fields that would change.
+	Changed []string `json:"changed,omitempty"`
+	// Refused is why the edit would be refused; empty: it would not.
+	Refused string `json:"refused,omitempty"`
+	// Ignored are the paths of fields whose change would have no effect.
+	Ignored []string `json:"ignored,omitempty"`
+	// Replanned: the work would be planned again.
+	Replanned bool `json:"replanned,omitempty"`
+	// Effects are what the edit means for work in progress.
+	Effects []string `json:"effects,omitempty"`
+}
+
 // ChangedFields returns the sorted paths of the fields that differ between two specs; prefix begins each. An empty list equals an absent one.
 func ChangedFields[Spec any](before, after Spec, prefix string) []string {
 	//workflowcheck:ignore fields are read in their order, and values are only compared

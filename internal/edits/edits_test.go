@@ -71,3 +71,29 @@ func TestAnEditOfALockPolicyKeepsItsController(t *testing.T) {
 	_, err = edits.CheckLockPolicy(before, after)
 	require.EqualError(t, err, "spec.controllerName: cannot be changed: this is the lock controller of ceph")
 }
+
+func TestAnEditSaysWhatItMeansForTheStepInProgress(t *testing.T) {
+	type spec = maintenancev1.NodeMaintenanceSpec
+	before := spec{AdditionalRequestors: []string{"a.example.com", "b.example.com"}}
+	for _, tt := range []struct {
+		name    string
+		state   maintenancev1.NodeState
+		edit    func(*spec)
+		effects []string
+	}{
+		{"nothing", maintenancev1.NodeDraining, func(*spec) {}, nil},
+		{"any field of a drain", maintenancev1.NodeDraining, func(s *spec) { s.OnFailure = maintenancev1.FailureKeepCordoned }, []string{"the drain begins again"}},
+		{"any field of a wait for pods", maintenancev1.NodeWaitForPodCompletion, func(s *spec) { s.OnFailure = maintenancev1.FailureKeepCordoned }, []string{"the wait for pods begins again"}},
+		{"a field of a later step", maintenancev1.NodePending, func(s *spec) { s.OnFailure = maintenancev1.FailureKeepCordoned }, nil},
+		{
+			"only the requestors", maintenancev1.NodeDraining, func(s *spec) { s.AdditionalRequestors = []string{"b.example.com", "c.example.com"} },
+			[]string{"requestor c.example.com joins", "requestor a.example.com no longer needs the node"},
+		},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			after := before
+			tt.edit(&after)
+			require.Equal(t, tt.effects, edits.MaintenanceEffects(before, after, edits.ChangedFields(before, after, "spec."), tt.state))
+		})
+	}
+}

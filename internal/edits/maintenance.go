@@ -38,6 +38,26 @@ func CheckMaintenance(before, after maintenancev1.NodeMaintenanceSpec, state mai
 	return changed, nil
 }
 
+// MaintenanceEffects says what an edit means for a running maintenance in that state. changed are the paths of the changed fields.
+func MaintenanceEffects(before, after maintenancev1.NodeMaintenanceSpec, changed []string, state maintenancev1.NodeState) []string {
+	var effects []string
+	if len(without(changed, []string{"spec.additionalRequestors"})) > 0 {
+		switch state {
+		case maintenancev1.NodeDraining:
+			effects = append(effects, "the drain begins again")
+		case maintenancev1.NodeWaitForPodCompletion:
+			effects = append(effects, "the wait for pods begins again")
+		}
+	}
+	for _, id := range without(after.AdditionalRequestors, before.AdditionalRequestors) {
+		effects = append(effects, "requestor "+id+" joins")
+	}
+	for _, id := range without(before.AdditionalRequestors, after.AdditionalRequestors) {
+		effects = append(effects, "requestor "+id+" no longer needs the node")
+	}
+	return effects
+}
+
 // CheckLockPolicy returns the paths of the fields that an edit of the policy of a lock controller changes.
 func CheckLockPolicy(before, after drydockv1.WorkloadLockPolicySpec) ([]string, error) {
 	if before.ControllerName != after.ControllerName {
@@ -48,4 +68,8 @@ func CheckLockPolicy(before, after drydockv1.WorkloadLockPolicySpec) ([]string, 
 
 func common(some, others []string) []string {
 	return slices.DeleteFunc(slices.Clone(some), func(field string) bool { return !slices.Contains(others, field) })
+}
+
+func without(some, others []string) []string {
+	return slices.DeleteFunc(slices.Clone(some), func(one string) bool { return slices.Contains(others, one) })
 }

@@ -53,9 +53,14 @@ type Queries interface {
 
 // Status queries a workflow for its status. Without an answer the error is that of Unanswered.
 func Status(ctx context.Context, server Queries, workflowID, runID string, into any, args ...any) error {
+	return Query(ctx, server, workflowID, runID, temporal.QueryStatus, into, args...)
+}
+
+// Query queries a workflow. Without an answer the error is that of Unanswered.
+func Query(ctx context.Context, server Queries, workflowID, runID, query string, into any, args ...any) error {
 	waiting, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
-	answer, err := server.QueryWorkflow(waiting, workflowID, runID, temporal.QueryStatus, args...)
+	answer, err := server.QueryWorkflow(waiting, workflowID, runID, query, args...)
 	if err != nil {
 		if ctx.Err() == nil && NoWorker(err) {
 			return Unanswered(err)

@@ -59,6 +59,34 @@ func Editable(before, after ranv1.ClusterGroupUpgradeSpec, enabled bool) (spec r
 	return before, ignored
 }
 
+// EditPreview is what an edit of a rollout would do.
+type EditPreview = edits.Preview[ranv1.ClusterGroupUpgradeSpec]
+
+// PreviewEdit returns what an edit would do. follows: the rollout follows its object, so fields that cannot change are ignored instead of refused.
+func PreviewEdit(before, after ranv1.ClusterGroupUpgradeSpec, follows, enabled bool, used time.Duration) EditPreview {
+	preview := EditPreview{Spec: before}
+	if follows {
+		after, preview.Ignored = Editable(before, after, enabled)
+	}
+	changed, err := CheckEdit(before, after, enabled, used)
+	if err != nil {
+		preview.Changed, preview.Refused = ChangedFields(before, after), err.Error()
+		return preview
+	}
+	preview.Changed, preview.Replanned = changed, !enabled && len(changed) > 0
+	if enabled && slices.Contains(changed, timeoutField) {
+		preview.Effects = append(preview.Effects, fmt.Sprintf("the rollout times out after %v instead of %v, of which %v are used; the batch in progress gets its share of the rest",
+			Timeout(&after), Timeout(&before), used.Round(time.Second)))
+	}
+	if !isOn(before.Enable) && isOn(after.Enable) {
+		preview.Effects = append(preview.Effects, "the rollout is enabled: it starts with a valid plan")
+	}
+	return preview
+}
+
+// isOn reports whether a rollout with this spec.enable starts.
+func isOn(enable *bool) bool { return enable == nil || *enable }
+
 // ChangedFields returns the paths of the fields that differ. The fields of the strategy are compared one by one.
 func ChangedFields(before, after ranv1.ClusterGroupUpgradeSpec) []string {
 	strategy := edits.ChangedFields(before.RemediationStrategy, after.RemediationStrategy, "spec.remediationStrategy.")

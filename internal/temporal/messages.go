@@ -15,6 +15,9 @@ const QueryStatus = "status"
 // the status in short.
 const QueryRollout = "rollout"
 
+// QueryPreviewEdit asks a workflow that has UpdateEdit what an edit would do. It has the payload of that update.
+const QueryPreviewEdit = "previewEdit"
+
 // QueryHeld asks a workflow that works on several clusters about clusters by name; it answers with Held.
 const QueryHeld = "held"
 

@@ -21,13 +21,37 @@ const editCheckLimit = time.Minute
 
 // listenForEdits registers the update that changes the request, as an edit of an object does.
 func (m *nodeMaintenance) listenForEdits(ctx workflow.Context) error {
-	return workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, m.edit, workflow.UpdateHandlerOptions{
-		Description: "Change the spec of the request: {actor, reason, spec}. Steps that have ended stay as they are.",
-		Validator: func(r EditRequest) error {
-			_, err := m.checkEdit(r)
-			return kit.InvalidSpec(err)
-		},
-	})
+	preview := func(r EditRequest) (edits.Preview[maintenancev1.NodeMaintenanceSpec], error) {
+		return m.previewEdit(r), nil
+	}
+	return errors.Join(
+		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, m.edit, workflow.UpdateHandlerOptions{
+			Description: "Change the spec of the request: {actor, reason, spec}. Steps that have ended stay as they are.",
+			Validator: func(r EditRequest) error {
+				_, err := m.checkEdit(r)
+				return kit.InvalidSpec(err)
+			},
+		}),
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryPreviewEdit, preview, workflow.QueryHandlerOptions{
+			Description: "What an edit would do: {actor, spec}.",
+		}),
+	)
+}
+
+// previewEdit returns what an edit would do now. It does not check what only a worker knows, such as the images of Jobs that are allowed.
+func (m *nodeMaintenance) previewEdit(r EditRequest) edits.Preview[maintenancev1.NodeMaintenanceSpec] {
+	current := m.in.Object.Spec
+	preview := edits.Preview[maintenancev1.NodeMaintenanceSpec]{Spec: current, Changed: edits.ChangedFields(current, r.Spec, "spec.")}
+	_, err := m.checkEdit(r)
+	if m.in.Source != nil { // the edit is one of its object
+		_, err = edits.CheckMaintenance(current, r.Spec, m.state.Status.State)
+	}
+	if err != nil && len(preview.Changed) > 0 {
+		preview.Refused = err.Error()
+		return preview
+	}
+	preview.Effects = edits.MaintenanceEffects(current, r.Spec, preview.Changed, m.state.Status.State)
+	return preview
 }
 
 func (m *nodeMaintenance) edit(ctx workflow.Context, r EditRequest) (edits.Answer, error) {

@@ -25,7 +25,9 @@ import (
 
 // Input is the request to check: a rollout, or the maintenance of a node of a cluster, or only the cluster.
 type Input struct {
-	Rollout     *ranv1.ClusterGroupUpgrade     `json:"rollout,omitempty"`
+	Rollout *ranv1.ClusterGroupUpgrade `json:"rollout,omitempty"`
+	// PlanOnly: only the plan of the rollout matters.
+	PlanOnly    bool                           `json:"planOnly,omitempty"`
 	Cluster     string                         `json:"cluster,omitempty"`
 	Maintenance *maintenancev1.NodeMaintenance `json:"maintenance,omitempty"`
 	// Wait is how long to check again until there is no problem. A person waits for the answer, so it is minutes.
@@ -114,6 +116,9 @@ func (c *check) rollout(ctx workflow.Context) {
 		c.result.Problems = append(c.result.Problems, problem)
 	}
 	c.result.Plan = &plan.Plan
+	if c.in.PlanOnly {
+		return
+	}
 	spec := c.in.Rollout.Spec
 	if plan.Spec != nil {
 		spec = *plan.Spec

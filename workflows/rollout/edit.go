@@ -72,6 +72,16 @@ func (g *groupUpgrade) edit(ctx workflow.Context, request rollout.EditRequest) (
 	return edits.Answer{Changed: changed}, nil
 }
 
+// previewEdit returns what an edit would do now. It does not check what only a worker knows, such as the addresses of health checks that are allowed.
+func (g *groupUpgrade) previewEdit(ctx workflow.Context, request rollout.EditRequest) rollout.EditPreview {
+	follows := g.in.Source != nil && g.status.Status.CompletedAt == nil
+	preview := rollout.PreviewEdit(g.spec, request.Spec, follows, g.isEnabled(), g.clock.elapsed(workflow.Now(ctx)))
+	if err := g.mayEdit(request); err != nil && !follows {
+		preview.Refused = temporal.ErrorMessage(err)
+	}
+	return preview
+}
+
 // waitText is the current wait, in parentheses; "": there is none.
 func (g *groupUpgrade) waitText() string {
 	if wait := g.status.Wait; wait != nil {

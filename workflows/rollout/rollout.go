@@ -146,6 +146,11 @@ func (g *groupUpgrade) registerQueries(ctx workflow.Context) error {
 			workflow.QueryHandlerOptions{Description: "The status of the rollout. Optional: {filter, limit, cursor, inPlanOrder}."}),
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryRollout, func() (ranv1.ClusterGroupUpgrade, error) { return g.rollout(), nil },
 			workflow.QueryHandlerOptions{Description: "The rollout as it is saved on the hub: its spec with all edits, and its status in short."}),
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryPreviewEdit,
+			func(request rollout.EditRequest) (rollout.EditPreview, error) {
+				return g.previewEdit(ctx, request), nil
+			},
+			workflow.QueryHandlerOptions{Description: "What an edit would do: {actor, spec}."}),
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryObjectStatus,
 			func() (ranv1.ClusterGroupUpgradeStatus, error) { return g.objectStatus(), nil },
 			workflow.QueryHandlerOptions{Description: "The status that the ClusterGroupUpgrade on the hub shows."}),
