@@ -234,7 +234,8 @@ func (s *stage) pausesAndResumes(t *testing.T) {
 
 // editsApprovesAndRetries makes every possible change of a rollout.
 func (s *stage) editsApprovesAndRetries(t *testing.T) {
-	text := strings.Replace(rolloutText("changed"), "spec:", "spec:\n  enable: false\n  approvals: {afterCanaries: true}", 1)
+	receiver := receiveFacts(t)
+	text := strings.Replace(rolloutText("changed"), "spec:", "spec:\n  enable: false\n  approvals: {afterCanaries: true}\n  notify: [{url: "+receiver.URL+"}]", 1)
 	succeeds(t, "upgrade", "start", "-f", file(t, "changed.yaml", text))
 	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool {
 		return reasonOf(status.Wait) == ranv1.ReasonNotEnabled
@@ -284,6 +285,9 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	require.True(t, succeeded(again.Status))
 	require.NoError(t, s.client.GetWorkflow(t.Context(), "cgu/prod/changed", "").Get(t.Context(), nil), "its workflow has closed")
 	require.Equal(t, over.Status.RemediationPlan, again.Status.RemediationPlan)
+	receiver.accepts(t, map[string]int{
+		"dev.drydock.rollout.started": 2, "dev.drydock.rollout.waitingforapproval": 2, "dev.drydock.rollout.failed": 1, "dev.drydock.rollout.completed": 1,
+	})
 	require.Equal(t, "error: retry rollout prod/changed: every cluster is complete: there is nothing to retry\n", drydock(t, "upgrade", "retry", "prod/changed").stderr)
 }
 

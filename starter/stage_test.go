@@ -24,6 +24,7 @@ import (
 	"drydock.dev/drydock/activities/lockcontroller"
 	locksactivities "drydock.dev/drydock/activities/locks"
 	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/notifications"
 	"drydock.dev/drydock/activities/portals"
 	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/activities/scheduler"
@@ -46,6 +47,7 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 	locksworkflow "drydock.dev/drydock/workflows/locks"
 	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/notification"
 	"drydock.dev/drydock/workflows/portal"
 	"drydock.dev/drydock/workflows/preflight"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
@@ -100,6 +102,8 @@ func (s *stage) startWorker(t *testing.T) {
 	s.worker.RegisterWorkflowWithOptions(portal.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal})
 	s.worker.RegisterActivity(&holds.Activities{Temporal: s.client, Hub: noHub{}})
 	s.worker.RegisterWorkflowWithOptions(window.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification})
+	s.worker.RegisterWorkflowWithOptions(notification.Notification, workflow.RegisterOptions{Name: temporal.Notification})
+	s.worker.RegisterActivity(&notifications.Activities{Allowed: s.allowed})
 	s.worker.RegisterActivity(&windows.Activities{Temporal: s.client, Workflows: s.client, Allowed: s.allowed})
 	s.worker.RegisterActivity(&portals.Activities{Temporal: s.client})
 	s.worker.RegisterWorkflowWithOptions(simulatedCluster, workflow.RegisterOptions{Name: temporal.ClusterUpgrade})

@@ -16,6 +16,7 @@ import (
 	"drydock.dev/drydock/workflows/harbor"
 	"drydock.dev/drydock/workflows/locks"
 	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/notification"
 	"drydock.dev/drydock/workflows/onboarding"
 	"drydock.dev/drydock/workflows/portal"
 	"drydock.dev/drydock/workflows/preflight"
@@ -29,7 +30,7 @@ import (
 // started are the workflows that a client of Temporal may start.
 var started = []any{
 	rollout.ClusterGroupUpgrade, clusterupgrade.ClusterUpgrade, rollout.ClusterPreparation, nodemaintenance.NodeMaintenance, preflight.Preflight, locks.WorkloadLockController,
-	sweeper.Sweeper, slots.MaintenanceScheduler, harbor.HarborCluster, onboarding.Onboarding, window.MaintenanceWindow, window.WindowNotification, portal.StatusPortal,
+	sweeper.Sweeper, slots.MaintenanceScheduler, harbor.HarborCluster, onboarding.Onboarding, window.MaintenanceWindow, window.WindowNotification, notification.Notification, portal.StatusPortal,
 	emergencystop.EmergencyStop,
 }
 

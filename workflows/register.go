@@ -11,6 +11,7 @@ import (
 	"drydock.dev/drydock/workflows/harbor"
 	"drydock.dev/drydock/workflows/locks"
 	"drydock.dev/drydock/workflows/nodemaintenance"
+	"drydock.dev/drydock/workflows/notification"
 	"drydock.dev/drydock/workflows/onboarding"
 	"drydock.dev/drydock/workflows/portal"
 	"drydock.dev/drydock/workflows/preflight"
@@ -44,6 +45,7 @@ func Register(registry Registry, versioned bool) {
 	registry.RegisterWorkflowWithOptions(onboarding.Onboarding, workflow.RegisterOptions{Name: temporal.Onboarding, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(window.MaintenanceWindow, workflow.RegisterOptions{Name: temporal.MaintenanceWindow, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(window.WindowNotification, workflow.RegisterOptions{Name: temporal.WindowNotification, VersioningBehavior: once})
+	registry.RegisterWorkflowWithOptions(notification.Notification, workflow.RegisterOptions{Name: temporal.Notification, VersioningBehavior: once})
 	registry.RegisterWorkflowWithOptions(portal.StatusPortal, workflow.RegisterOptions{Name: temporal.StatusPortal, VersioningBehavior: entity})
 	registry.RegisterWorkflowWithOptions(emergencystop.EmergencyStop, workflow.RegisterOptions{Name: temporal.EmergencyStop, VersioningBehavior: entity})
 }

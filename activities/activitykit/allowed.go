@@ -30,6 +30,15 @@ func CheckHealthChecks(clusters *kube.Clusters, at *field.Path, checks []drydock
 	return nil
 }
 
+// CheckReceivers returns whether the clusters file of this worker allows the receivers of notifications; at is their path. Errors: InvalidSpec, with every
+// field.
+func CheckReceivers(clusters *kube.Clusters, at *field.Path, receivers []drydockv1.Notification) error {
+	if refused := clusters.Allowed().CheckReceivers(at, receivers); len(refused) > 0 {
+		return temporal.Error(temporal.ErrInvalidSpec, refused.ToAggregate().Error(), nil)
+	}
+	return nil
+}
+
 // CheckJob is CheckAction for the Job itself; nil: there is none.
 func CheckJob(clusters *kube.Clusters, at *field.Path, job *maintenancev1.JobAction) error {
 	if job == nil {

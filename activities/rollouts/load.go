@@ -136,5 +136,6 @@ func (r *Activities) CheckRollout(_ context.Context, object ranv1.ClusterGroupUp
 		err = cmp.Or(activitykit.CheckAction(r.Clusters, spec.Child("action"), nodes.Action),
 			activitykit.CheckHealthChecks(r.Clusters, spec.Child("healthChecks"), nodes.HealthChecks))
 	}
-	return object, cmp.Or(err, activitykit.CheckHealthChecks(r.Clusters, spec.Child("healthChecks"), object.Spec.HealthChecks))
+	return object, cmp.Or(err, activitykit.CheckHealthChecks(r.Clusters, spec.Child("healthChecks"), object.Spec.HealthChecks),
+		activitykit.CheckReceivers(r.Clusters, spec.Child("notify"), object.Spec.Notify))
 }

@@ -2,24 +2,17 @@
 package windows
 
 import (
-	"bytes"
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"net/http"
-	"os"
-	"strconv"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/notifications"
 	"drydock.dev/drydock/internal/allow"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
-	"drydock.dev/drydock/internal/endpoint"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -80,76 +73,11 @@ func (w *Activities) SubscribeToWindow(ctx context.Context, in SubscribeToWindow
 	return nil
 }
 
-// webhookTimeout limits the wait for the answer of a receiver.
-const webhookTimeout = 10 * time.Second
-
-// SendNotice sends a notification of a window to its receiver, which the clusters file must allow. With a secretFile it is signed according to
-// https://www.standardwebhooks.com: header webhook-signature is "v1," and the Base64 of the HMAC-SHA256 of webhook-id, webhook-timestamp and the body,
-// joined by dots. A receiver may get one twice with the same id, if its answer was lost. Every answer but a success is an error and is retried;
-// redirections are not followed.
+// SendNotice sends a notification of a window to its receiver, as notifications.Send does.
 func (w *Activities) SendNotice(ctx context.Context, notice windows.Notice) error {
-	receiver, err := w.Allowed.WebhookOf(notice.URL)
-	if err != nil {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, webhookTimeout)
-	defer cancel()
-	request, err := noticeRequest(ctx, receiver, notice)
-	if err != nil {
-		return err
-	}
-	response, err := endpoint.Transport(receiver.PrivateAddresses).RoundTrip(request)
-	if err != nil {
-		return fmt.Errorf("notify the receiver on %s: %w", request.URL.Host, err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode/100 != 2 {
-		return fmt.Errorf("the receiver on %s answers %s", request.URL.Host, response.Status)
-	}
-	return nil
-}
-
-// noticeRequest returns the request of a notification, with the credentials of its receiver. They are read each time, to notice new ones.
-func noticeRequest(ctx context.Context, receiver allow.Webhook, notice windows.Notice) (*http.Request, error) {
 	body, err := json.Marshal(notice.Body)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, notice.URL, bytes.NewReader(body))
-	if err != nil {
-		return nil, temporal.Error(temporal.ErrInvalidSpec, "the receiver's URL cannot be used", nil)
-	}
-	sent := strconv.FormatInt(time.Now().Unix(), 10)
-	request.Header.Set("Content-Type", "application/json")
-	request.Header.Set("Webhook-Id", notice.ID)
-	request.Header.Set("Webhook-Timestamp", sent)
-	if receiver.SecretFile != "" {
-		secret, err := credential("secretFile", receiver.SecretFile)
-		if err != nil {
-			return nil, err
-		}
-		signature := hmac.New(sha256.New, secret)
-		fmt.Fprintf(signature, "%s.%s.%s", notice.ID, sent, body)
-		request.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(signature.Sum(nil)))
-	}
-	if receiver.TokenFile != "" {
-		token, err := credential("tokenFile", receiver.TokenFile)
-		if err != nil {
-			return nil, err
-		}
-		request.Header.Set("Authorization", "Bearer "+string(token))
-	}
-	return request, nil
-}
-
-// credential reads a file without surrounding white space.
-func credential(field, file string) ([]byte, error) {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, fmt.Errorf("allow.webhooks: %s: %w", field, err)
-	}
-	if text = bytes.TrimSpace(text); len(text) == 0 {
-		return nil, fmt.Errorf("allow.webhooks: %s %s: the file is empty", field, file)
-	}
-	return text, nil
+	return notifications.Send(ctx, w.Allowed, notifications.Message{ID: notice.ID, URL: notice.URL, MediaType: "application/json", Body: body})
 }

@@ -95,6 +95,17 @@ func (l List) WebhookOf(address string) (Webhook, error) {
 	return Webhook{}, fmt.Errorf("host %s: not a receiver of allow.webhooks of the worker's clusters file; without privateAddresses it must be https", parsed.Host)
 }
 
+// CheckReceivers returns the receivers of notifications that the list does not allow; at is their path.
+func (l List) CheckReceivers(at *field.Path, receivers []drydockv1.Notification) field.ErrorList {
+	var refused field.ErrorList
+	for i, receiver := range receivers {
+		if _, err := l.WebhookOf(receiver.URL); err != nil {
+			refused = append(refused, field.Forbidden(at.Index(i).Child("url"), err.Error()))
+		}
+	}
+	return refused
+}
+
 // below reports whether a path is that of a receiver, or below it. A path that is not clean might be another one for its server.
 func below(allowed, found string) bool {
 	if slices.Contains(strings.Split(found, "/"), "..") {

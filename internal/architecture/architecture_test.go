@@ -78,7 +78,7 @@ func TestTheTopLevelMatchesTheLayout(t *testing.T) {
 	}, found)
 }
 
-var purePackages = []string{"internal/rollout", "internal/scheduling", "internal/windows", "internal/portal", "internal/locks", "internal/health", "internal/harbor", "internal/emergency", "internal/precache", "internal/policies", "internal/installplans", "internal/views", "internal/manifestworks", "internal/conditions", "internal/allow", "internal/edits"}
+var purePackages = []string{"internal/rollout", "internal/scheduling", "internal/windows", "internal/portal", "internal/locks", "internal/health", "internal/harbor", "internal/emergency", "internal/precache", "internal/policies", "internal/installplans", "internal/views", "internal/manifestworks", "internal/conditions", "internal/allow", "internal/edits", "internal/notify"}
 
 func TestImports(t *testing.T) {
 	all := packages(t)
@@ -167,6 +167,7 @@ var workflowImports = map[string][]string{
 	"emergencystop":   {},
 	"window":          {},
 	"portal":          {},
+	"notification":    {},
 	"locks":           {},
 	"preflight":       {"gates"},
 	"harbor":          {"gates"},
@@ -211,6 +212,7 @@ var familyImports = map[string][]string{
 	"rollouts":       {"views"},
 	"sweeper":        {"jobs", "scheduler"},
 	"views":          {"remediation"},
+	"windows":        {"notifications"},
 }
 
 // activitiesImportFewFamilies: a family of activities imports only those families that are listed for it. Package activitytest is for tests.

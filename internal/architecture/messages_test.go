@@ -52,7 +52,7 @@ func TestTheDocumentationNamesEveryWorkflowMessage(t *testing.T) {
 		temporal.ClusterGroupUpgradeID("NAMESPACE", "NAME"), temporal.ClusterUpgradeID("NAMESPACE", "NAME", "CLUSTER"), temporal.NodeMaintenanceID("CLUSTER", "NAMESPACE", "NAME"),
 		temporal.MaintenanceSchedulerID("CLUSTER"), temporal.SweeperID("CLUSTER"), temporal.WorkloadLockControllerID("CLUSTER", "CONTROLLER"),
 		temporal.HarborClusterID("CLUSTER", "NAMESPACE", "NAME"), temporal.MaintenanceWindowID("NAMESPACE", "NAME"), temporal.StatusPortalID("NAME"),
-		temporal.PreparationID("NAMESPACE", "NAME", "KIND", "RUN", 1), temporal.WindowNotificationID("NOTICE"), temporal.OnboardingID, temporal.EmergencyStopID,
+		temporal.PreparationID("NAMESPACE", "NAME", "KIND", "RUN", 1), temporal.NotificationID("NOTICE"), temporal.OnboardingID, temporal.EmergencyStopID,
 	}, names(firstCells("| id | workflow |\n|---|---|\n")))
 	var signals, updates []string
 	for _, name := range stringConstants(t, messages, "Signals of people") {

@@ -91,7 +91,7 @@ func privateServer(t *testing.T) (address string, reached *atomic.Int32) {
 func awaitNotDelivered(t *testing.T, window, why string) {
 	t.Helper()
 	connected, last := theTemporal(t), ""
-	query := fmt.Sprintf("WorkflowType = '%s' AND WorkflowId STARTS_WITH '%s'", temporal.WindowNotification, temporal.WindowNotificationID(tenantNamespace+"/"+window+"/"))
+	query := fmt.Sprintf("WorkflowType = '%s' AND WorkflowId STARTS_WITH '%s'", temporal.WindowNotification, temporal.NotificationID(tenantNamespace+"/"+window+"/"))
 	if !assert.Eventually(t, func() bool {
 		list, err := connected.ListWorkflow(t.Context(), &workflowservice.ListWorkflowExecutionsRequest{Query: query})
 		if err != nil {

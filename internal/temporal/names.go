@@ -27,6 +27,7 @@ const (
 	HarborCluster          = "HarborCluster"
 	MaintenanceWindow      = "MaintenanceWindow"
 	WindowNotification     = "WindowNotification"
+	Notification           = "Notification"
 	StatusPortal           = "StatusPortal"
 )
 
@@ -125,8 +126,8 @@ func MaintenanceWindowID(namespace, name string) string {
 	return MaintenanceWindowPrefix + namespace + "/" + name
 }
 
-// WindowNotificationID identifies the delivery of a notice about a maintenance window.
-func WindowNotificationID(notice string) string { return "notice/" + notice }
+// NotificationID identifies the delivery of a notice about a maintenance window or a rollout.
+func NotificationID(notice string) string { return "notice/" + notice }
 
 // StatusPortalPrefix begins the workflow ids of status portals; the name follows.
 const StatusPortalPrefix = "portal/"

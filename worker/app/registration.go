@@ -15,6 +15,7 @@ import (
 	"drydock.dev/drydock/activities/locks"
 	"drydock.dev/drydock/activities/manifestworks"
 	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/notifications"
 	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/onboarding"
 	"drydock.dev/drydock/activities/policies"
@@ -43,6 +44,7 @@ func registerActivities(
 	w.RegisterActivity(&manifestworks.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&holds.Activities{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&windows.Activities{Temporal: server, Workflows: server, Allowed: clusters.Allowed()})
+	w.RegisterActivity(&notifications.Activities{Allowed: clusters.Allowed()})
 	w.RegisterActivity(&portals.Activities{Temporal: server})
 	w.RegisterActivity(&objects.Activities{Clusters: clusters, Workflows: server})
 	w.RegisterActivity(&scheduler.Activities{Clusters: clusters, Temporal: server})

@@ -57,6 +57,8 @@ type PreviousRun struct {
 	// Object is the last request of the object that requests the rollout, and Publisher what is still to be shown on it.
 	Object    ObjectRequest      `json:"object,omitzero"`
 	Publisher kit.PublisherState `json:"publisher,omitzero"`
+	// Notifier is what the receivers of the rollout were notified of.
+	Notifier kit.NotifierState `json:"notifier,omitzero"`
 	// Pause is the current pause.
 	Pause *drydockv1.Wait `json:"pause,omitempty"`
 }
@@ -76,7 +78,7 @@ func (g *groupUpgrade) continueAsNew(ctx workflow.Context) (rollout.End, error) 
 	// Wait for handlers last: an update may arrive during any other wait.
 	g.record.publisher.Pause(ctx)
 	_ = workflow.Await(ctx, func() bool {
-		return !g.completions.running && len(g.activeParts) == 0 && workflow.AllHandlersFinished(ctx)
+		return !g.completions.running && len(g.activeParts) == 0 && workflow.AllHandlersFinished(ctx) && g.record.notifier.Idle()
 	})
 	kit.HandlePendingSignals(ctx)
 	if ctx.Err() != nil {
@@ -123,7 +125,7 @@ func (g *groupUpgrade) stateForNextRun(now time.Time) *PreviousRun {
 		Phase: g.phase, NextBatch: g.nextBatch, StartedBatch: g.startedBatch, RelapseRetries: g.relapseRetries,
 		Used: g.clock.elapsed(now), SlowestCluster: g.slowest,
 		HealthyClusters: healthy, GateOpened: g.gate.state == gateOpen,
-		Enabled: g.enabled, Release: g.release, Object: g.object, Publisher: g.record.publisher.State,
+		Enabled: g.enabled, Release: g.release, Object: g.object, Publisher: g.record.publisher.State, Notifier: g.record.notifier.State,
 		Completed: g.completions.due, Prepared: g.remediator.Prepared(), Starters: g.starters, Pause: g.record.waits.Pause,
 		Held: g.holds.State, Windows: g.holds.Windows.Carry(),
 	}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/conditions"
 	"drydock.dev/drydock/internal/rollout"
@@ -45,6 +46,8 @@ type groupRecord struct {
 	muted bool
 	// publisher shows the status on the object from which the rollout was started.
 	publisher kit.Publisher
+	// notifier notifies the receivers of the rollout.
+	notifier kit.Notifier
 	// completed is called with clusters that are complete.
 	completed func(clusters ...string)
 }
@@ -170,6 +173,7 @@ func (r *groupRecord) started(ctx workflow.Context) {
 	}
 	r.phase(ranv1.ReasonInProgress)
 	r.publisher.Event(ctx, false, ranv1.EventStarted, fmt.Sprintf("ClusterGroupUpgrade remediation started: %d clusters in %d batches", len(slices.Concat(r.status.RemediationPlan...)), len(r.status.RemediationPlan)))
+	r.notifier.Tell(ctx, drydockv1.EventStarted, "", fmt.Sprintf("%d clusters in %d batches", len(slices.Concat(r.status.RemediationPlan...)), len(r.status.RemediationPlan)))
 	r.show()
 }
 
@@ -261,8 +265,22 @@ func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	r.condition(ctx, ranv1.ConditionSucceeded, result.Succeeded, result.Reason, result.Message)
 	r.phase(result.Reason)
 	r.publisher.Event(ctx, result.Succeeded != metav1.ConditionTrue, eventOf(result), result.Message)
+	r.notifyEnd(ctx, result)
 	r.log.Info("Rollout ended", "succeeded", result.Succeeded, "reason", result.Reason, "message", result.Message)
 	r.show()
+}
+
+// notifyEnd notifies of the end of the rollout. No wait lasts longer than the rollout.
+func (r *groupRecord) notifyEnd(ctx workflow.Context, result rollout.Result) {
+	r.notifier.Waits(nil)
+	for _, state := range []drydockv1.NotificationEvent{drydockv1.EventWaitingForApproval, drydockv1.EventBlocked, drydockv1.EventHeld} {
+		r.notifier.Ends(ctx, state)
+	}
+	event := drydockv1.EventFailed
+	if result.Succeeded == metav1.ConditionTrue {
+		event = drydockv1.EventCompleted
+	}
+	r.notifier.Tell(ctx, event, result.Reason, result.Message)
 }
 
 // eventOf returns the reason of the Event for a result.

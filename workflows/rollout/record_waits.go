@@ -10,6 +10,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -27,6 +28,7 @@ func (r *groupRecord) showWait() {
 	before := s.Wait
 	r.reason.Replace(wait)
 	deepest := rollout.DeepestWait(s)
+	r.notifier.Waits(deepest)
 	r.attributes.SetReason(before, deepest)
 	if s.Status.StartedAt != nil && s.Status.CompletedAt == nil {
 		message := r.remediation.InProgress()
@@ -97,6 +99,9 @@ func (r *groupRecord) awaitingApproval(ctx workflow.Context, awaited *rollout.Aw
 			r.waits.Approval.Until = &metav1.Time{Time: *until}
 		}
 		r.log.Info("Rollout waits for an approval", "point", awaited.Point, "batch", awaited.Batch)
+		r.notifier.Begins(ctx, drydockv1.EventWaitingForApproval, "", r.waits.Approval.Message, workflow.Now(ctx))
+	} else {
+		r.notifier.Ends(ctx, drydockv1.EventWaitingForApproval)
 	}
 	r.show()
 }
@@ -125,7 +130,17 @@ func (r *groupRecord) setHold(hold *drydockv1.Hold) {
 	if (before == nil) != (hold == nil) {
 		r.log.Info("Rollout held or released", "held", hold != nil, "hold", holdText(hold))
 	}
+	r.notifyHold(r.ctx, hold)
 	r.show()
+}
+
+// notifyHold notifies of the emergency stop. That a window closes is part of the plan.
+func (r *groupRecord) notifyHold(ctx workflow.Context, hold *drydockv1.Hold) {
+	if hold == nil || emergency.Reason(*hold) != emergency.ReasonHeld {
+		r.notifier.Ends(ctx, drydockv1.EventHeld)
+		return
+	}
+	r.notifier.Begins(ctx, drydockv1.EventHeld, "", emergency.Message(*hold), workflow.Now(ctx))
 }
 
 func holdText(hold *drydockv1.Hold) string {

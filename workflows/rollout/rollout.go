@@ -10,6 +10,7 @@ import (
 
 	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/rollouts"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
@@ -131,6 +132,12 @@ func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {
 		g.record.publisher.State = previous.Publisher
 		g.record.publisher.Open()
 	}
+	g.record.notifier = kit.Notifier{
+		Kind: "rollout", Name: in.Object.Namespace + "/" + in.Object.Name, Receivers: func() []drydockv1.Notification { return g.spec.Notify },
+	}
+	if previous := in.PreviousRun; previous != nil {
+		g.record.notifier.State = previous.Notifier
+	}
 	if previous := in.PreviousRun; previous != nil && previous.Pause != nil {
 		g.record.waits.Pause = previous.Pause
 		g.record.show()
@@ -174,6 +181,7 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	listening, _ := workflow.NewDisconnectedContext(ctx)
 	g.registerSignals(listening)
 	workflow.GoNamed(listening, "publish", g.record.publisher.Run)
+	workflow.GoNamed(listening, "notify", g.record.notifier.Run)
 	g.holds.Subscribe(work, "")
 	g.runAfterCompletion(listening)
 
@@ -185,7 +193,8 @@ func (g *groupUpgrade) run(ctx workflow.Context) (ranv1.ClusterGroupUpgradeStatu
 	g.holds.Unsubscribe(listening)
 	status, err := g.finishAs(listening, end, err)
 	g.record.publisher.Finish(listening)
-	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // answer every update
+	// Answer every update, and start every notification.
+	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) && g.record.notifier.Idle() })
 	g.record.attributes.Flush()
 	return status, err
 }

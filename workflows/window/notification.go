@@ -1,10 +1,7 @@
 package window
 
 import (
-	"time"
-
 	enumspb "go.temporal.io/api/enums/v1"
-	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
 	windowsactivities "drydock.dev/drydock/activities/windows"
@@ -25,7 +22,7 @@ func (w *maintenanceWindow) notifyReceivers(ctx workflow.Context) {
 	for _, event := range events {
 		for _, notice := range windows.Notices(w.name, w.state.Window.Spec, event) {
 			started = append(started, workflow.ExecuteChildWorkflow(workflow.WithChildOptions(ctx, workflow.ChildWorkflowOptions{
-				WorkflowID:            temporal.WindowNotificationID(notice.ID),
+				WorkflowID:            temporal.NotificationID(notice.ID),
 				WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE,
 				ParentClosePolicy:     enumspb.PARENT_CLOSE_POLICY_ABANDON,
 				StaticSummary:         temporal.Cut("notify: window "+w.name+" "+string(event.Kind), 200),
@@ -38,22 +35,9 @@ func (w *maintenanceWindow) notifyReceivers(ctx workflow.Context) {
 	}
 }
 
-const (
-	// notifyFor limits the retries for a receiver that does not answer. notifyPause is the longest pause between them.
-	notifyFor   = 24 * time.Hour
-	notifyPause = 10 * time.Minute
-)
-
 // WindowNotification sends a notification about a window to one receiver. Its only activity shows the attempts and their errors.
 func WindowNotification(ctx workflow.Context, notice windows.Notice) error {
-	ctx = workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout:    2 * kit.EffectTimeout,
-		ScheduleToCloseTimeout: notifyFor,
-		Summary:                string(notice.Body.Type) + ": " + notice.Body.Message,
-		RetryPolicy: &sdktemporal.RetryPolicy{
-			InitialInterval: time.Second, BackoffCoefficient: 2, MaximumInterval: notifyPause, NonRetryableErrorTypes: temporal.NonRetryable,
-		},
-	})
+	ctx = kit.WithNotificationRetries(ctx, string(notice.Body.Type)+": "+notice.Body.Message)
 	var webhooks *windowsactivities.Activities
 	return workflow.ExecuteActivity(ctx, webhooks.SendNotice, notice).Get(ctx, nil)
 }

@@ -80,6 +80,10 @@ type ClusterGroupUpgradeSpec struct {
 	// counts as complete (addition).
 	// +optional
 	HealthChecks []drydockv1.HealthCheck `json:"healthChecks,omitempty"`
+	// Notify says whom to tell what happens to the rollout (addition).
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Notify []drydockv1.Notification `json:"notify,omitempty"`
 	// Actions on the clusters' labels and annotations.
 	// +optional
 	Actions Actions `json:"actions,omitempty"`
