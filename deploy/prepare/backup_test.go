@@ -1,6 +1,7 @@
 package main_test
 
 import (
+	"bytes"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -124,20 +125,60 @@ func TestAKilledBackupLeavesAWholeOne(t *testing.T) {
 // The deadline of the Job ends it with SIGTERM, here while it waits for the rest of a snapshot.
 func TestATerminatedBackupIsRemoved(t *testing.T) {
 	c := newControlPlane(t)
-	kv, err := c.etcd.client(t)
-	require.NoError(t, err)
-	defer kv.Close()
-	_, err = kv.Put(t.Context(), "/registry/large", strings.Repeat("0", 1<<20))
-	require.NoError(t, err)
-	command, output := c.command("ETCDCTL_ENDPOINTS=https://" + stallingProxy(t, c.etcd.address, 256<<10))
-	require.NoError(t, command.Start())
-	require.Eventually(t, func() bool { return c.hasNew(".unfinished-*/cluster/*.part", nil) }, time.Minute, time.Millisecond)
-	require.NoError(t, command.Process.Signal(syscall.SIGTERM))
-	require.Error(t, command.Wait())
-	require.Contains(t, output.String(), "error: snapshot of etcd: ")
+	stalled := c.stall()
+	require.NoError(t, stalled.command.Process.Signal(syscall.SIGTERM))
+	require.Error(t, stalled.command.Wait())
+	require.Contains(t, stalled.output.String(), "error: snapshot of etcd: ")
 	entries, err := os.ReadDir(c.path("/var/recovery"))
 	require.NoError(t, err)
 	require.Empty(t, entries)
+}
+
+// Two rollouts may back up a cluster at the same time.
+func TestBackupsAtTheSameTimeKeepEachOther(t *testing.T) {
+	c := newControlPlane(t)
+	c.backUp()
+	first := c.only()
+	stalled := c.stall()
+	c.backUp()
+	second := c.backups()
+	require.NotContains(t, second, first)
+	stalled.release()
+	require.NoError(t, stalled.command.Wait(), stalled.output)
+	both := c.backups()
+	require.Subset(t, both, second)
+	require.Len(t, both, 2)
+	c.backUp()
+	require.NotContains(t, both, c.only())
+}
+
+func TestADirectoryThatAPersonMadeIsKept(t *testing.T) {
+	c := newControlPlane(t)
+	const name = "/var/recovery/backup-of-may/etc.tar.gz"
+	c.write(name, "")
+	c.backUp()
+	require.FileExists(t, c.path(name))
+}
+
+// stalledBackup waits for the rest of a snapshot until it is released.
+type stalledBackup struct {
+	command *exec.Cmd
+	output  *bytes.Buffer
+	release func()
+}
+
+func (c *controlPlane) stall() stalledBackup {
+	c.t.Helper()
+	kv, err := c.etcd.client(c.t)
+	require.NoError(c.t, err)
+	defer kv.Close()
+	_, err = kv.Put(c.t.Context(), "/registry/large", strings.Repeat("0", 1<<20))
+	require.NoError(c.t, err)
+	endpoint, release := stallingProxy(c.t, c.etcd.address, 256<<10)
+	command, output := c.command("ETCDCTL_ENDPOINTS=https://" + endpoint)
+	require.NoError(c.t, command.Start())
+	require.Eventually(c.t, func() bool { return c.hasNew(".unfinished-*/cluster/*.part", nil) }, time.Minute, time.Millisecond)
+	return stalledBackup{command, output, release}
 }
 
 // hasNew reports whether there is a file of this name, except older ones.
@@ -219,13 +260,13 @@ func TestWhatABackupLacksIsNamed(t *testing.T) {
 	}
 }
 
-// The restored etcd has the Job that made the backup, and runs it again.
+// The restored etcd has the Job that made the backup, and runs it again. A file that a person forgot must not pass for a backup.
 func TestARestoreInProgressIsNotOverwritten(t *testing.T) {
 	c := newControlPlane(t)
 	c.backUp()
 	first := c.only()
 	c.write("/var/recovery/progress", "")
-	c.backUp()
+	require.Contains(t, c.refused(), "error: no backup: /var/recovery/progress says that the node is being restored; remove it when that is done")
 	require.Equal(t, []string{first}, c.backups())
 }
 

@@ -14,6 +14,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"sync"
 	"testing"
 	"time"
 
@@ -103,12 +104,14 @@ func (e *etcdServer) client(t *testing.T) (*clientv3.Client, error) {
 	})
 }
 
-// stallingProxy forwards connections to an etcd, and stops to answer each after a number of bytes. It returns its address and port.
-func stallingProxy(t *testing.T, address string, limit int64) string {
+// stallingProxy forwards connections to an etcd, and stops to answer each after a number of bytes, until it is released. It returns its address
+// and port.
+func stallingProxy(t *testing.T, address string, limit int64) (endpoint string, release func()) {
 	t.Helper()
 	listener, err := net.Listen("tcp", address+":0")
 	require.NoError(t, err)
 	t.Cleanup(func() { listener.Close() })
+	released := make(chan struct{})
 	go func() {
 		for {
 			client, err := listener.Accept()
@@ -124,8 +127,12 @@ func stallingProxy(t *testing.T, address string, limit int64) string {
 				io.Copy(server, client)
 				server.Close()
 			}()
-			go io.Copy(client, io.LimitReader(server, limit))
+			go func() {
+				io.CopyN(client, server, limit)
+				<-released
+				io.Copy(client, server)
+			}()
 		}
 	}()
-	return listener.Addr().String()
+	return listener.Addr().String(), sync.OnceFunc(func() { close(released) })
 }

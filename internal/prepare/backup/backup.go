@@ -3,8 +3,10 @@ package backup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -30,6 +32,8 @@ const (
 	// finished begins the names of whole backups, and unfinished those of others.
 	finished   = "backup-"
 	unfinished = ".unfinished-"
+	// timeInName is how the names of whole backups tell when they were begun.
+	timeInName = "20060102T150405.000Z"
 	// progressFile exists while a person restores the node, as with TALM. A restored etcd has the Job of the backup, which then runs again.
 	progressFile = "progress"
 	// clusterDirectory of a backup has what OpenShift's cluster-restore.sh takes.
@@ -50,12 +54,16 @@ type run struct {
 	out       io.Writer
 }
 
-// Run writes a backup to the node, and then removes older ones. It reports its progress to out.
+// Run writes a backup to the node, and then removes those that were there before. It reports its progress to out.
 func Run(ctx context.Context, settings Settings, out io.Writer) error {
 	r := &run{settings: settings, root: settings.Host, recovery: settings.Host.Path(contract.RecoveryDirectory), started: time.Now().UTC(), out: out}
 	if _, err := os.Stat(filepath.Join(r.recovery, progressFile)); err == nil {
-		r.printf("no backup: %s/%s says that the node is being restored; remove it when that is done", contract.RecoveryDirectory, progressFile)
-		return nil
+		return fmt.Errorf("no backup: %s/%s says that the node is being restored; remove it when that is done", contract.RecoveryDirectory, progressFile)
+	}
+	// Listed first: another run may end during this one, and its backup is not older.
+	older, err := r.backups()
+	if err != nil {
+		return err
 	}
 	archives, err := r.archives()
 	if err != nil {
@@ -73,7 +81,7 @@ func Run(ctx context.Context, settings Settings, out io.Writer) error {
 		return err
 	}
 	r.directory = scratch.Path
-	name := finished + r.started.Format("20060102T150405.000Z")
+	name := finished + r.started.Format(timeInName)
 	err = r.write(ctx, archives)
 	if err == nil {
 		err = scratch.Keep(filepath.Join(r.recovery, name))
@@ -85,7 +93,7 @@ func Run(ctx context.Context, settings Settings, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if err := r.removeOlder(name); err != nil {
+	if err := r.removeOlder(older); err != nil {
 		return err
 	}
 	r.printf("backup complete: %s/%s", contract.RecoveryDirectory, name)
@@ -170,28 +178,39 @@ func (r *run) checkSpace(archives []archive) error {
 	return nil
 }
 
-// removeOlder removes all whole backups but one.
-func (r *run) removeOlder(name string) error {
-	backups, err := filepath.Glob(filepath.Join(r.recovery, finished+"*"))
+// backups are the names of the whole backups on the node. A directory with another form of name is a person's.
+func (r *run) backups() ([]string, error) {
+	entries, err := os.ReadDir(r.recovery)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, path := range backups {
-		if filepath.Base(path) == name {
-			continue
+	var names []string
+	for _, entry := range entries {
+		stamp, found := strings.CutPrefix(entry.Name(), finished)
+		if _, err := time.Parse(timeInName, stamp); found && err == nil && entry.IsDir() {
+			names = append(names, entry.Name())
 		}
-		if err := r.remove(path); err != nil {
+	}
+	return names, nil
+}
+
+// removeOlder removes whole backups, unless another run has done so.
+func (r *run) removeOlder(names []string) error {
+	for _, name := range names {
+		switch err := r.remove(name); {
+		case err == nil:
+			r.printf("removed the older backup %s", name)
+		case !errors.Is(err, fs.ErrNotExist):
 			return fmt.Errorf("remove an older backup: %w", err)
 		}
-		r.printf("removed the older backup %s", filepath.Base(path))
 	}
 	return nil
 }
 
 // remove removes a whole backup. Killed half-way, it leaves an unfinished one, which the next run removes.
-func (r *run) remove(path string) error {
-	removed := filepath.Join(r.recovery, unfinished+filepath.Base(path))
-	if err := os.Rename(path, removed); err != nil {
+func (r *run) remove(name string) error {
+	removed := filepath.Join(r.recovery, unfinished+name)
+	if err := os.Rename(filepath.Join(r.recovery, name), removed); err != nil {
 		return err
 	}
 	if err := host.SyncDirectory(r.recovery); err != nil {
