@@ -118,9 +118,7 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 
 // servePage serves the status page until ctx is done.
 func (o *options) servePage(ctx context.Context, server *temporalServer, log *slog.Logger) error {
-	connection := o.worker.Connection
-	connection.Worker = false
-	settings, err := connection.Options(nil, nil)
+	settings, err := o.worker.Connection.Options(nil, nil)
 	if err != nil {
 		return err
 	}

@@ -75,12 +75,13 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	if err != nil {
 		return err
 	}
-	o.Connection.Worker, o.Connection.AnswersOnly = true, o.answersOnly()
-	connection, err := o.Connection.Options(log, metrics)
+	connection := o.Connection
+	connection.Worker, connection.AnswersOnly = true, o.answersOnly()
+	settings, err := connection.Options(log, metrics)
 	if err != nil {
 		return err
 	}
-	server, err := temporal.Dial(ctx, connection)
+	server, err := temporal.Dial(ctx, settings)
 	if err != nil {
 		return err
 	}
@@ -96,14 +97,19 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 		workflows.Register(w, o.versioned())
 	}
 	defaults := rollouts.Defaults{PrecacheImage: o.precacheImage, BackupImage: o.backupImage, PolicyEnforcement: ranv1.PolicyEnforcement(o.policyEnforcement)}
+	// The controllers end with the worker, also when it fails.
+	ctx, cancel := context.WithCancel(ctx)
+	var controllers sync.WaitGroup
+	defer func() {
+		cancel()
+		controllers.Wait()
+	}()
 	if o.controllers {
-		var controllers sync.WaitGroup
 		controllers.Go(func() {
 			controller.Run(ctx, source.Reachable(), source.HasHub(), controller.Options{
 				Clusters: clusters, Temporal: server, Log: log, NodeAnnotations: o.nodeAnnotations,
 			})
 		})
-		defer controllers.Wait()
 	}
 	if o.answersOnly() {
 		registerClusterActivities(w, clusters, drain.NewMetrics(registry), o.version)
@@ -111,13 +117,13 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 		registerActivities(w, clusters, server, drain.NewMetrics(registry), defaults, releases, o.version)
 	}
 
-	ready := &readiness{temporal: server, namespace: connection.Namespace, clusters: clusters}
+	ready := &readiness{temporal: server, namespace: settings.Namespace, clusters: clusters}
 	health, err := serveHealth(o.healthAddress, ready, registry)
 	if err != nil {
 		return err
 	}
 	defer health.close()
-	return work(ctx, w, ready, failed, o.version, log.With("taskQueue", o.taskQueue(), "temporal", connection.HostPort, "health", health.address()))
+	return work(ctx, w, ready, failed, o.version, log.With("taskQueue", o.taskQueue(), "temporal", settings.HostPort, "health", health.address()))
 }
 
 // work runs the worker until ctx is done or the worker fails fatally, and then releases its running activities.

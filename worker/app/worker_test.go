@@ -119,8 +119,8 @@ func TestAWorkerGetsReadyAndStops(t *testing.T) {
 	t.Setenv("TEMPORAL_CONFIG_FILE", filepath.Join(t.TempDir(), "none.toml"))
 	hub := stack.Cluster("hub")
 	require.NoError(t, hub.APIServer.Stop())
-	w := begin(t, "--address", stack.Temporal.Address, "--kubeconfig", hub.KubeconfigFile,
-		"--hub-context", "hub", "--contexts", "hub", "--health-address", "127.0.0.1:0")
+	args := []string{"--address", stack.Temporal.Address, "--kubeconfig", hub.KubeconfigFile, "--hub-context", "hub", "--contexts", "hub", "--health-address"}
+	w := begin(t, append(args, "127.0.0.1:0")...)
 	address := w.awaitLog(t, `msg="worker started" .*health=(\S+)`)
 	get := func(path string) (int, string) {
 		response, err := http.Get("http://" + address + path)
@@ -154,6 +154,8 @@ func TestAWorkerGetsReadyAndStops(t *testing.T) {
 		require.True(t, strings.Contains(body, "\n"+metric), metric)
 	}
 	polled(t, stack.Temporal)
+
+	require.ErrorContains(t, begin(t, append(args, address)...).end(t), "address already in use", "its controllers keep no worker that failed")
 
 	w.stop()
 	require.NoError(t, w.end(t))
