@@ -40,10 +40,14 @@ func PolicyEnforcement(cgu *ranv1.ClusterGroupUpgrade, hub *HubAPIs) *ranv1.Enfo
 func PlacementNamespaces(cgu *ranv1.ClusterGroupUpgrade, enforcement ranv1.EnforcementStatus, enforced []Policy) []string {
 	var found []string
 	for _, policy := range enforced {
-		found = append(found, policies.PlacementNamespace(cgu.Namespace, policies.Ref{Namespace: policy.Namespace, Name: policy.Name}, enforcement.By))
+		found = append(found, placementNamespace(cgu, enforcement, policy))
 	}
 	slices.Sort(found)
 	return slices.Compact(found)
+}
+
+func placementNamespace(cgu *ranv1.ClusterGroupUpgrade, enforcement ranv1.EnforcementStatus, policy Policy) string {
+	return policies.PlacementNamespace(cgu.Namespace, policies.Ref{Namespace: policy.Namespace, Name: policy.Name}, enforcement.By)
 }
 
 // unplaceable names the clusters that no placement can select yet, and what is missing. They would time out.
@@ -63,11 +67,23 @@ func (p *Plan) unplaceable(cgu *ranv1.ClusterGroupUpgrade, selected []string, fo
 	}
 	problems := withoutName(working, labels)
 	for _, namespace := range PlacementNamespaces(cgu, *p.PolicyEnforcement, forUpgrade) {
-		if sets, known := inventory.BoundSets[namespace]; known {
-			problems = append(problems, unboundSets(namespace, working, labels, sets)...)
+		sets, known := inventory.BoundSets[namespace]
+		if !known {
+			continue
 		}
+		placed := slices.DeleteFunc(slices.Clone(working), func(cluster string) bool {
+			return !slices.ContainsFunc(forUpgrade, func(policy Policy) bool {
+				return placementNamespace(cgu, *p.PolicyEnforcement, policy) == namespace && policy.mayWorkOn(cluster)
+			})
+		})
+		problems = append(problems, unboundSets(namespace, placed, labels, sets)...)
 	}
 	return problems
+}
+
+// mayWorkOn reports whether the policy may have to be enforced on a cluster. One that reads a status may lose its compliance during the rollout.
+func (p Policy) mayWorkOn(cluster string) bool {
+	return p.BoundTo(cluster) && (p.ReadsStatus || !p.Compliant[cluster])
 }
 
 // withoutName names the clusters without the label by which placements select them.

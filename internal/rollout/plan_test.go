@@ -464,6 +464,26 @@ func TestARolloutWaitsForClusterSetBindings(t *testing.T) {
 	}
 }
 
+// Its administrator may have bound another set there only. A policy that reads a status may lose its compliance.
+func TestANamespaceNeedsABindingOnlyForTheClustersOfItsPolicies(t *testing.T) {
+	in := func(name, set string) rollout.Cluster {
+		return rollout.Cluster{Name: name, Labels: map[string]string{"name": name, policies.LabelClusterSet: set}}
+	}
+	first, second := policy("first", compliance{"c1": false, "c2": true}), policy("second", compliance{"c2": false})
+	first.Namespace, second.Namespace = "a", "b"
+	inventory := rollout.Inventory{
+		Clusters:  []rollout.Cluster{in("c1", "prod"), in("c2", "edge")},
+		Policies:  []rollout.Policy{first, second},
+		Hub:       today,
+		BoundSets: map[string][]policies.ClusterSet{"a": {{Name: "prod"}}, "b": {{Name: "edge"}}},
+	}
+	cgu := rolloutOf(1, []string{"c1", "c2"}, managing("first", "second"))
+	require.Empty(t, rollout.NewPlan(cgu, inventory, noon).Problems())
+	inventory.Policies[0].ReadsStatus = true
+	require.Equal(t, []string{"Placements in namespace a cannot pick ManagedClusters yet: create the ManagedClusterSetBindings there for the sets edge (for: c2)"},
+		rollout.NewPlan(cgu, inventory, noon).Problems())
+}
+
 func TestAnInvalidPlanHasEmptyListsNotNull(t *testing.T) {
 	text, err := json.Marshal(rollout.NewPlan(rolloutOf(1, []string{"c9"}), rollout.Inventory{}, noon))
 	require.NoError(t, err)
