@@ -31,8 +31,9 @@ func ToOnboard(cluster *unstructured.Unstructured) bool {
 	return !done && cluster.GetDeletionTimestamp() == nil && policies.Available(cluster)
 }
 
-// OnboardingPolicies are the names of the root policies of the replicas of a cluster, by wave and then by name. It omits policies without a wave, and
-// policies that enforce already. The error names every policy whose wave is not a whole number.
+// OnboardingPolicies are the names of the root policies of the replicas of a cluster, by wave and then by name. It omits policies without a wave. A replica
+// that enforces may do so only for now, because of another rollout: the plan decides by the root policies. The error names every policy whose wave is not a
+// whole number.
 func OnboardingPolicies(replicas []unstructured.Unstructured) ([]string, error) {
 	waves := map[string]int{}
 	var wrong []string
@@ -40,8 +41,7 @@ func OnboardingPolicies(replicas []unstructured.Unstructured) ([]string, error) 
 		replica := &replicas[i]
 		root, isReplica := replica.GetLabels()[policies.LabelRoot]
 		text, inWave := replica.GetAnnotations()[annotationDeployWave]
-		action, _, _ := unstructured.NestedString(replica.Object, "spec", "remediationAction")
-		if !isReplica || !inWave || strings.EqualFold(action, "enforce") {
+		if !isReplica || !inWave {
 			continue
 		}
 		wave, err := strconv.Atoi(text)

@@ -26,15 +26,16 @@ func replica(root, wave, action string) unstructured.Unstructured {
 	return object
 }
 
+// While another rollout enforces a policy on the cluster, its replica enforces.
 func TestPoliciesOfANewClusterAreOrderedByWave(t *testing.T) {
 	foreign := replica("other.policy", "1", "inform")
 	foreign.SetLabels(nil)
 	names, err := rollout.OnboardingPolicies([]unstructured.Unstructured{
 		replica("ztp.late", "100", "inform"), replica("ztp.b-second", "2", "Inform"), replica("ztp.a-second", "2", ""), replica("ztp.first", "-1", "inform"),
-		replica("ztp.no-wave", "", "inform"), replica("ztp.enforces", "1", "Enforce"), replica("ztp.with.dots", "3", "inform"), foreign,
+		replica("ztp.no-wave", "", "inform"), replica("ztp.enforced", "1", "enforce"), replica("ztp.with.dots", "3", "inform"), foreign,
 	})
 	require.NoError(t, err)
-	require.Equal(t, []string{"first", "a-second", "b-second", "with.dots", "late"}, names)
+	require.Equal(t, []string{"first", "enforced", "a-second", "b-second", "with.dots", "late"}, names)
 
 	_, err = rollout.OnboardingPolicies([]unstructured.Unstructured{replica("ztp.z", "soon", "inform"), replica("ztp.ok", "1", "inform"), replica("ztp.a", "1.5", "inform")})
 	require.EqualError(t, err, `policy ztp.a: annotation ran.openshift.io/ztp-deploy-wave: "1.5" is not a whole number; policy ztp.z: annotation ran.openshift.io/ztp-deploy-wave: "soon" is not a whole number`)
