@@ -2,7 +2,6 @@ package jobs
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -30,8 +29,6 @@ import (
 
 // Reasons of the wait for an agent that is to create a Job.
 const (
-	// ReasonAgentOffline: the ManagedCluster is not Available.
-	ReasonAgentOffline = "AgentOffline"
 	// ReasonAgentPending: the agent has not answered yet.
 	ReasonAgentPending = "AgentPending"
 	// ReasonAgentFailed: the agent has failed, and is asked again.
@@ -40,7 +37,7 @@ const (
 
 // BeforeCreation reports whether a wait for a Job has one of these reasons: the Job is not known to exist.
 func BeforeCreation(reason string) bool {
-	return reason == ReasonAgentOffline || reason == ReasonAgentPending || reason == ReasonAgentFailed
+	return reason == ReasonAgentPending || reason == ReasonAgentFailed
 }
 
 // agentJob is a ClusterJob that the agent of its cluster creates and reads. Everything is decided again from the objects on the hub at each change, so that another
@@ -145,6 +142,9 @@ func (a *agentJob) step(ctx context.Context, reader client.Reader) (*drydockv1.W
 	if registered == nil {
 		return nil, false, temporal.Error(temporal.ErrNotFound, "ManagedCluster "+a.in.Cluster+" does not exist", nil)
 	}
+	if err := a.reachable(ctx, reader, registered); err != nil {
+		return nil, false, err
+	}
 	view, err := a.view(ctx, reader)
 	if err != nil {
 		return nil, false, err
@@ -161,6 +161,18 @@ func (a *agentJob) step(ctx context.Context, reader client.Reader) (*drydockv1.W
 		return &drydockv1.Wait{Reason: a.before(ReasonAgentFailed), Message: fmt.Sprintf("the agent of the cluster cannot read %s: %s", jobPath(a.job), viewed.Problem)}, false, nil
 	}
 	return a.pending(registered, view, "read "+jobPath(a.job)), false, nil
+}
+
+// reachable returns AgentOffline if the agent is offline, unless it has read the Job. It gets no action then, since it could carry it out much later.
+func (a *agentJob) reachable(ctx context.Context, reader client.Reader, registered *unstructured.Unstructured) error {
+	if a.created || !policies.Offline(registered) {
+		return nil
+	}
+	view, err := viewsapi.Get(ctx, reader, views.Views, a.owner, a.in.Cluster, a.object())
+	if err != nil || view != nil && views.Read(view, a.object()).Object != nil {
+		return err
+	}
+	return temporal.Error(temporal.ErrAgentOffline, offline(registered)+"; "+jobPath(a.job)+" is created when it is back", nil)
 }
 
 // before returns the reason of a wait, unless the Job exists.
@@ -202,13 +214,10 @@ func (a *agentJob) pending(registered, asks *unstructured.Unstructured, does str
 		message += " since " + asked.UTC().Format(time.RFC3339)
 	}
 	if offline := offline(registered); offline != "" {
-		return &drydockv1.Wait{Reason: a.before(ReasonAgentOffline), Message: message + ": " + offline}
+		message += ": " + offline
 	}
 	return &drydockv1.Wait{Reason: a.before(ReasonAgentPending), Message: message}
 }
-
-// errAgentOffline: an agent that is offline gets no action, since it could carry it out much later.
-var errAgentOffline = errors.New("the agent is offline")
 
 // create asks the agent for the first object that may be missing, and for a new view once the Job is created.
 func (a *agentJob) create(ctx context.Context, reader client.Reader, registered, view *unstructured.Unstructured) (*drydockv1.Wait, error) {
@@ -220,11 +229,7 @@ func (a *agentJob) create(ctx context.Context, reader client.Reader, registered,
 	}
 	for a.missing < len(a.objects) {
 		object := a.objects[a.missing]
-		mayCreate := func(ctx context.Context) error { return a.mayCreate(ctx, registered) }
-		wait, done, err := a.carryOut(ctx, reader, registered, object, mayCreate)
-		if errors.Is(err, errAgentOffline) {
-			return &drydockv1.Wait{Reason: ReasonAgentOffline, Message: offline(registered) + "; " + jobPath(a.job) + " is created when it is back"}, nil
-		}
+		wait, done, err := a.carryOut(ctx, reader, registered, object, a.mayCreate)
 		if err != nil || wait != nil {
 			return wait, err
 		}
@@ -263,13 +268,11 @@ func (a *agentJob) resume(ctx context.Context, reader client.Reader) error {
 }
 
 // mayCreate returns an error if the agent may not be asked to create the next object now.
-func (a *agentJob) mayCreate(ctx context.Context, registered *unstructured.Unstructured) error {
+func (a *agentJob) mayCreate(ctx context.Context) error {
 	err := a.run.allowed(ctx)
 	switch {
 	case err != nil:
 		return err
-	case policies.Offline(registered):
-		return errAgentOffline
 	case temporal.Now(ctx).After(*a.run.deadline):
 		return a.seen(nil).timedOut("it could not be created in time")
 	case a.missing == len(a.objects)-1: // this may come long after the start of the activity

@@ -14,7 +14,6 @@ import (
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -104,9 +103,8 @@ func TestAnAgentThatDoesNotAnswerTimesOutAndGetsNothingLater(t *testing.T) {
 		disturb func(*island)
 		says    string
 	}{
-		"it reads nothing":        {func(i *island) { i.offline.Store(true) }, "waiting for the agent of the cluster to read job openshift-talo-pre-cache/"},
-		"it carries nothing out":  {func(i *island) { i.refuse(agent.ErrNotBegun) }, "waiting for the agent of the cluster to create Namespace openshift-talo-pre-cache since "},
-		"the hub does not see it": {func(i *island) { activitytest.SetAvailable(i.t, i.name, metav1.ConditionUnknown) }, "its ManagedCluster is not Available since 2026-01-10T12:00:00Z"},
+		"it reads nothing":       {func(i *island) { i.offline.Store(true) }, "waiting for the agent of the cluster to read job openshift-talo-pre-cache/"},
+		"it carries nothing out": {func(i *island) { i.refuse(agent.ErrNotBegun) }, "waiting for the agent of the cluster to create Namespace openshift-talo-pre-cache since "},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -127,25 +125,52 @@ func TestAnAgentThatDoesNotAnswerTimesOutAndGetsNothingLater(t *testing.T) {
 	}
 }
 
-func TestAnAgentThatIsBackContinues(t *testing.T) {
+// The activity does not wait for an agent that is offline: it would take a slot.
+func TestAnAgentThatIsOfflineIsNotAsked(t *testing.T) {
 	i := newIsland(t)
-	i.offline.Store(true)
-	activitytest.SetAvailable(t, i.name, metav1.ConditionFalse)
-	in := i.preparation("island-back", precache.Backup)
+	i.setAvailable(metav1.ConditionUnknown)
+	in := i.preparation("island-offline", precache.Backup)
+	err := <-startPreparation(t, in)
+	require.Equal(t, temporal.ErrAgentOffline, temporal.ErrorType(err), "%v", err)
+	require.ErrorContains(t, err, "its ManagedCluster is not Available since 2026-01-10T12:00:00Z; job openshift-talo-backup/"+in.Name()+" is created when it is back")
+	i.requireNothingLeft()
+	i.setAvailable(metav1.ConditionTrue)
 	end := startPreparation(t, in)
-	i.await(views.Views, 1)
-	i.offline.Store(false)
-	i.agents.Wake()
-	require.Eventually(t, func() bool {
-		conditions, _, _ := unstructured.NestedSlice(i.onHub(views.Views)[0].Object, "status", "conditions")
-		return len(conditions) > 0
-	}, activitytest.EventTimeout, 20*time.Millisecond)
-	require.Empty(t, i.onHub(views.Actions), "an offline agent gets no action")
-	activitytest.SetAvailable(t, i.name, metav1.ConditionTrue)
 	podOf(t, in)
 	activitytest.TestNode(t)
 	require.NoError(t, <-end)
 	i.remove(in)
+}
+
+func TestAnAgentThatGoesOffline(t *testing.T) {
+	t.Run("before the Job exists", func(t *testing.T) {
+		i := newIsland(t)
+		i.refuse(agent.ErrNotBegun)
+		in := i.preparation("island-leaves", precache.Backup)
+		end := startPreparation(t, in)
+		i.await(views.Actions, 1)
+		i.setAvailable(metav1.ConditionFalse)
+		err := <-end
+		require.Equal(t, temporal.ErrAgentOffline, temporal.ErrorType(err), "%v", err)
+		i.remove(in)
+		i.requireNothingLeft()
+		i.accept()
+		require.Empty(t, i.agents.Actions())
+	})
+	t.Run("while its Job runs", func(t *testing.T) {
+		i := newIsland(t)
+		in := i.preparation("island-keeps", precache.Backup)
+		end := startPreparation(t, in)
+		podOf(t, in)
+		i.awaitViewed()
+		i.setAvailable(metav1.ConditionFalse)
+		attempt := startPreparation(t, in) // of another worker
+		activitytest.TestNode(t)
+		require.NoError(t, <-end)
+		require.NoError(t, <-attempt)
+		i.setAvailable(metav1.ConditionTrue)
+		i.remove(in)
+	})
 }
 
 // The agent has created an object, and crashes before it reports that.
@@ -216,10 +241,7 @@ func TestObjectsThatOthersDelete(t *testing.T) {
 		in := i.preparation("island-lost", precache.Backup)
 		end := startPreparation(t, in)
 		podOf(t, in)
-		require.Eventually(t, func() bool {
-			_, shown, _ := unstructured.NestedMap(i.await(views.Views, 1)[0].Object, "status", "result")
-			return shown
-		}, activitytest.EventTimeout, 20*time.Millisecond)
+		i.awaitViewed()
 		require.NoError(t, activitytest.TestCluster(t).Client.Delete(t.Context(), clusterJob(t, in), client.PropagationPolicy(metav1.DeletePropagationBackground)))
 		err := <-end
 		require.Equal(t, temporal.ErrJobFailed, temporal.ErrorType(err), "%v", err)

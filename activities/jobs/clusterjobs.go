@@ -64,7 +64,7 @@ func (in ClusterJob) job() *batchv1.Job {
 }
 
 // RunClusterJob runs the Job, unless an earlier attempt has, and waits until it is complete. Without credentials for the cluster, the agent of the cluster runs it.
-// Errors: Held, JobFailed, JobTimedOut, InvalidSpec (its image is not allowed, its namespace is missing, the API server refuses it, or a right is missing), NotFound (the
+// Errors: Held, AgentOffline (before the Job exists), JobFailed, JobTimedOut, InvalidSpec (its image is not allowed, its namespace is missing, the API server refuses it, or a right is missing), NotFound (the
 // ManagedCluster of an agent).
 func (j *Activities) RunClusterJob(ctx context.Context, in ClusterJob) error {
 	cluster, hub, err := j.wayTo(ctx, in.Cluster)

@@ -8,15 +8,18 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	"drydock.dev/drydock/activities/jobs"
 	"drydock.dev/drydock/internal/devstack/agent"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/views"
 )
@@ -86,6 +89,27 @@ func (i *island) await(kind schema.GroupVersionKind, count int) []unstructured.U
 		return len(found) == count
 	}, activitytest.EventTimeout, 20*time.Millisecond, "%d %ss", count, kind.Kind)
 	return found
+}
+
+// setAvailable sets whether the hub sees the island, and waits until the cache has that.
+func (i *island) setAvailable(available metav1.ConditionStatus) {
+	i.t.Helper()
+	activitytest.SetAvailable(i.t, i.name, available)
+	hub, err := activitytest.Clusters.Hub(i.t.Context())
+	require.NoError(i.t, err)
+	require.Eventually(i.t, func() bool {
+		registered, err := activitykit.ReadManagedCluster(i.t.Context(), hub, i.name)
+		return err == nil && registered != nil && policies.Offline(registered) == (available != metav1.ConditionTrue)
+	}, activitytest.EventTimeout, 20*time.Millisecond)
+}
+
+// awaitViewed waits until the agent has shown the Job.
+func (i *island) awaitViewed() {
+	i.t.Helper()
+	require.Eventually(i.t, func() bool {
+		_, shown, _ := unstructured.NestedMap(i.await(views.Views, 1)[0].Object, "status", "result")
+		return shown
+	}, activitytest.EventTimeout, 20*time.Millisecond)
 }
 
 // remove removes the Job, and requires that nothing is left on the hub.

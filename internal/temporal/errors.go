@@ -45,6 +45,8 @@ const (
 	ErrNodeNotReturned = "NodeNotReturned"
 	// ErrHeld: the emergency stop holds the cluster, so no new disruption started.
 	ErrHeld = "Held"
+	// ErrAgentOffline: the agent that is to create a Job is offline, and was not asked.
+	ErrAgentOffline = "AgentOffline"
 	// ErrEnding: the workflow is closing and did not handle the request; another run would.
 	ErrEnding = "Ending"
 	// ErrClusterUnreachable: the cluster's API server does not answer, or refuses the credentials.
@@ -63,6 +65,7 @@ const (
 var NonRetryable = []string{
 	ErrInvalidSpec, ErrNotFound, ErrNodeGone, ErrNodeBusy, ErrDrainTimedOut, ErrPodCompletionUnseen, ErrPodsNotEvictable, ErrLockRefused,
 	ErrLockCycle, ErrLockTimedOut, ErrHealthGateFailed, ErrJobFailed, ErrJobTimedOut, ErrNodeCancelled, ErrNodeNotReturned, ErrHeld,
+	ErrAgentOffline,
 }
 
 // Limits of an error, which becomes part of the history of its workflow and of the parent: a node can have 250 pods, and the messages that others write in

@@ -23,8 +23,9 @@ import (
 
 // PreparationInput is the input of a ClusterPreparation.
 type PreparationInput struct {
-	// Preparation is the id of the whole preparation. Each ClusterPreparation is a part of one.
+	// Preparation is the id of the whole preparation. Each ClusterPreparation is a part of one, with a number.
 	Preparation string `json:"preparation"`
+	Part        int    `json:"part,omitempty"`
 	// Owner is the ownership mark of the rollout's workflow, for the Jobs.
 	Owner    string             `json:"owner"`
 	Work     precache.Work      `json:"work"`
@@ -50,7 +51,8 @@ const (
 	jobRemovalLimit = 2 * time.Minute
 )
 
-// ClusterPreparation precaches or backs up clusters in parallel, with a Job for each, and returns the progress of each. On cancellation it stops its
+// ClusterPreparation precaches or backs up clusters in parallel, with a Job for each, and returns the progress of each. It does not wait for an agent that is
+// offline: its cluster is NotStarted. On cancellation it stops its
 // Jobs.
 func ClusterPreparation(ctx workflow.Context, in PreparationInput) (map[string]precache.Progress, error) {
 	p := &clusterPreparation{in: in, clusters: map[string]precache.Progress{}}
@@ -93,7 +95,7 @@ func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Prog
 	if parent := workflow.GetInfo(ctx).ParentWorkflowExecution; parent != nil {
 		workflow.GoNamed(listening, "progress", func(ctx workflow.Context) {
 			p.progress.Report(ctx, parent.ID, temporal.SignalPreparationProgress, p.in.ProgressLimit, func() any {
-				return PreparationProgress{Preparation: p.in.Preparation, Clusters: p.clusters}
+				return PreparationProgress{Preparation: p.in.Preparation, Part: p.in.Part, Clusters: p.clusters}
 			})
 		})
 	}
@@ -178,6 +180,8 @@ func (p *clusterPreparation) prepare(ctx workflow.Context, cluster ClusterToPrep
 	case err == nil:
 		p.record(cluster.Name, precache.Progress{State: ranv1.PreparationSucceeded})
 	case ctx.Err() != nil:
+	case temporal.ErrorType(err) == temporal.ErrAgentOffline:
+		p.record(cluster.Name, precache.Progress{State: ranv1.PreparationNotStarted, Reason: temporal.ErrAgentOffline, Message: temporal.ErrorMessage(err)})
 	case temporal.ErrorType(err) == temporal.ErrJobTimedOut:
 		p.record(cluster.Name, precache.Progress{State: kind.TimedOut(), Reason: temporal.ErrJobTimedOut, Message: temporal.ErrorMessage(err)})
 	default:

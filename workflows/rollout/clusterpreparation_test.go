@@ -5,14 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/mock"
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/activity"
 
 	jobsactivities "drydock.dev/drydock/activities/jobs"
 	viewsactivities "drydock.dev/drydock/activities/views"
@@ -174,38 +172,6 @@ func TestAJobThatWaitsForAnAgentIsNotCreatedDuringAHoldOrPause(t *testing.T) {
 			require.Equal(t, 10*time.Second, jobs[1].(jobsactivities.ClusterJob).Interval)
 		})
 	}
-}
-
-// Each part has an offline cluster. Its others are prepared, and the next part starts.
-func TestOfflineClustersDoNotBlockThePreparationOfOthers(t *testing.T) {
-	var many []string
-	for i := range rollout.MaxPreparations*rollout.ClustersPerPreparation + 1 {
-		many = append(many, fmt.Sprintf("c%04d", i))
-	}
-	w, _ := workflowtest.NewPreparedWorld(t, nil, slices.Collect(slices.Chunk(many, rollout.ClustersPerPreparation))...)
-	isOffline := func(cluster string) bool { return strings.HasSuffix(cluster, "00") && cluster != many[len(many)-1] }
-	back := false
-	w.OnActivity("RunClusterJob", mock.Anything, mock.Anything).Return(func(ctx context.Context, job jobsactivities.ClusterJob) error {
-		if back || !isOffline(job.Cluster) {
-			return nil
-		}
-		wait := &drydockv1.Wait{Reason: jobsactivities.ReasonAgentOffline, Message: "its ManagedCluster is not Available"}
-		if err := w.SignalWorkflowByID(activity.GetInfo(ctx).WorkflowExecution.ID, temporal.SignalObserved, temporal.Observation{Cluster: job.Cluster, Wait: wait}); err != nil {
-			return err
-		}
-		return temporal.Error(temporal.ErrClusterUnreachable, "no answer", nil) // it is tried again
-	})
-	w.RegisterDelayedCallback(func() {
-		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
-		require.Equal(t, ranv1.PreparationSucceeded, status.Precaching.Status[many[len(many)-1]], "it was in none of the first parts")
-		require.Equal(t, ranv1.PreparationPreparingToStart, status.Precaching.Status[many[0]])
-		back = true
-	}, 30*time.Minute)
-	object := workflowtest.ARollout()
-	object.Spec.PreCaching = true
-	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
-	status := workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.EqualValues(t, len(many), status.Counts.Complete)
 }
 
 // An action that its agent has not begun would take effect later.

@@ -94,23 +94,33 @@ func (b *batch) prepareFirst(cluster *activeCluster) {
 // maxLatePreparations is the maximum number of clusters that are prepared at the same time after the others.
 const maxLatePreparations = 50
 
-// prepareLate precaches or backs up a cluster, and waits for that. After a cancellation it waits until its Job is stopped.
+// prepareLate precaches or backs up a cluster, and waits for that, also if its agent is offline again. After a cancellation it waits until its Job is stopped.
 func (b *batch) prepareLate(ctx workflow.Context, kind precache.Kind, name string) precache.Progress {
 	g := b.group
 	p := g.latePreparation(b.work, kind)
-	g.record.preparesFirst(ctx, p, name)
+	isBack := func() bool { _, offline := p.offline[name]; return !offline }
+	for again := true; again; again = p.progress[name].State == ranv1.PreparationNotStarted {
+		g.record.preparesFirst(ctx, p, name)
+		g.prepareOne(ctx, p, name)
+		g.record.preparesFirst(ctx, p, name)
+		if workflow.Await(ctx, isBack) != nil {
+			break
+		}
+	}
+	return p.progress[name]
+}
+
+func (g *groupUpgrade) prepareOne(ctx workflow.Context, p *preparation, name string) {
 	// The first preparation of the cluster may still remove what it has left on the hub.
 	mayStart := func() bool {
 		return len(g.activeParts) < maxLatePreparations && !slices.ContainsFunc(g.activeParts, func(part *preparationPart) bool { return slices.Contains(part.clusters, name) })
 	}
 	if workflow.Await(ctx, mayStart) != nil {
-		return precache.Progress{}
+		return
 	}
 	p.progress[name] = precache.Progress{State: ranv1.PreparationPreparingToStart}
 	g.record.showPreparation(ctx, p)
 	g.preparePart(ctx, g.newPart(p, []string{name}))
-	g.record.preparesFirst(ctx, p, name)
-	return p.progress[name]
 }
 
 // latePreparation is the preparation of clusters that were offline when the others were prepared.

@@ -112,7 +112,7 @@ func TestTheStatusSaysWhyAClusterThatIsBackDoesNotStart(t *testing.T) {
 		waiting := workflowtest.StatusOfCluster(workflowtest.StatusOf[workflowtest.GroupStatus](w), "c1")
 		require.Equal(t, "running: Precaching: it was offline when the others were prepared", string(waiting.State)+": "+waiting.Reason+": "+waiting.Message)
 		late := w.PrecachingJobs()[len(w.PrecachingJobs())-1]
-		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{Preparation: late.Preparation, Clusters: map[string]precache.Progress{
+		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{Preparation: late.Preparation, Part: 1, Clusters: map[string]precache.Progress{
 			"c1": {State: ranv1.PreparationActive, Reason: jobs.ReasonJobRunning, Message: "the Job runs"},
 		}})
 	}, 11*time.Minute)

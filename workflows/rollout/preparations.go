@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities/jobs"
 	"drydock.dev/drydock/activities/rollouts"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -24,8 +24,8 @@ import (
 const (
 	// clustersPerPreparation is the number of clusters of one ClusterPreparation.
 	clustersPerPreparation = 100
-	// maxPreparations is the maximum number of ClusterPreparations in progress, not counting those that only wait for held and offline clusters. Each
-	// Job takes an activity slot of the workers.
+	// maxPreparations is the maximum number of ClusterPreparations in progress, not counting those that only wait for held clusters. Each Job takes an
+	// activity slot of the workers.
 	maxPreparations = 5
 )
 
@@ -37,6 +37,9 @@ type preparation struct {
 	// progress has the clusters of the plan. waiting are those without a ClusterPreparation.
 	progress map[string]precache.Progress
 	waiting  []string
+	// offline are the clusters whose agents were offline before their Jobs existed, and how long Drydock waits for each. offlineChanged: there are more.
+	offline        map[string]time.Time
+	offlineChanged bool
 	// away are the clusters that are offline or deleted, as far as is known. late: the clusters that are not started were offline when the others were
 	// prepared. Each is prepared when it starts.
 	away []string
@@ -59,8 +62,9 @@ type preparationPart struct {
 
 // PreparationProgress is the report of a ClusterPreparation to its rollout.
 type PreparationProgress struct {
-	// Preparation is the id of the whole preparation.
+	// Preparation is the id of the whole preparation, and Part the number of the ClusterPreparation.
 	Preparation string                       `json:"preparation"`
+	Part        int                          `json:"part,omitempty"`
 	Clusters    map[string]precache.Progress `json:"clusters"`
 }
 
@@ -169,6 +173,7 @@ func (g *groupUpgrade) newPreparation(ctx workflow.Context, kind precache.Kind) 
 		id:       temporal.PreparationID(meta.Namespace, meta.Name, string(kind), preparationRun(ctx)[:8], g.preparations),
 		work:     g.workOf(kind),
 		progress: map[string]precache.Progress{},
+		offline:  map[string]time.Time{},
 		hold:     func(cluster string) *drydockv1.Hold { return g.holds.State.Of(cluster) },
 	}
 	before := g.statesOf(kind)
@@ -179,6 +184,7 @@ func (g *groupUpgrade) newPreparation(ctx workflow.Context, kind precache.Kind) 
 	}
 	g.record.log.Info("Preparation of clusters started", "kind", kind)
 	p.ctx, p.stop = workflow.WithCancel(ctx)
+	g.watchAgents(p)
 	return p
 }
 
@@ -241,7 +247,7 @@ func (g *groupUpgrade) startParts(p *preparation) {
 	})
 }
 
-// busyParts is the number of ClusterPreparations that do not only wait for held and offline clusters.
+// busyParts is the number of ClusterPreparations that do not only wait for held clusters.
 func (g *groupUpgrade) busyParts() int {
 	busy := 0
 	for _, part := range g.activeParts {
@@ -252,15 +258,15 @@ func (g *groupUpgrade) busyParts() int {
 	return busy
 }
 
-// waits reports whether all unfinished clusters of the part are held, or offline before their Jobs exist.
+// waits reports whether all unfinished clusters of the part are held.
 func (part *preparationPart) waits() bool {
 	waits := false
 	for _, name := range part.clusters {
 		progress := part.of.progress[name]
 		switch {
-		case part.of.startHold(name) != nil, progress.Reason == jobs.ReasonAgentOffline:
+		case part.of.startHold(name) != nil:
 			waits = true
-		case !progress.State.Over():
+		case !progress.State.Over() && progress.Reason != temporal.ErrAgentOffline:
 			return false
 		}
 	}
@@ -316,10 +322,10 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, part *preparationPart) 
 	defer func() {
 		g.activeParts = slices.DeleteFunc(g.activeParts, func(other *preparationPart) bool { return other == part })
 	}()
-	p, names := part.of, part.clusters
+	p, names := part.of, slices.Clone(part.clusters)
 	meta := g.in.Object.ObjectMeta
 	in := PreparationInput{
-		Preparation: p.id, Owner: kit.Owner(ctx), Work: p.work, ProgressLimit: kit.ProgressLimit(maxPreparations, p.work.Timeout), Held: g.holds.State,
+		Preparation: p.id, Part: part.number, Owner: kit.Owner(ctx), Work: p.work, ProgressLimit: kit.ProgressLimit(maxPreparations, p.work.Timeout), Held: g.holds.State,
 		Interval: views.Interval(min(len(p.progress), maxPreparations*clustersPerPreparation)),
 	}
 	for _, name := range names {
@@ -346,27 +352,30 @@ func (g *groupUpgrade) preparePart(ctx workflow.Context, part *preparationPart) 
 	if ctx.Err() != nil {
 		return
 	}
-	for _, name := range names {
+	for _, name := range part.clusters {
 		state := progress[name]
 		if err != nil {
 			state = precache.Progress{State: ranv1.PreparationFailed, Reason: kit.ReasonOf(err), Message: temporal.ErrorMessage(err)}
 		}
-		p.progress[name] = state
+		p.reported(ctx, name, state)
 	}
 	g.record.showPreparation(ctx, p)
 }
 
 // recordPreparationProgress records the progress of unfinished clusters.
 func (g *groupUpgrade) recordPreparationProgress(ctx workflow.Context, report PreparationProgress) {
-	for _, p := range []*preparation{g.precaching, g.backup} {
-		if p == nil || p.id != report.Preparation || p.ctx.Err() != nil {
+	for _, part := range g.activeParts {
+		p := part.of
+		if p.id != report.Preparation || part.number != report.Part || p.ctx.Err() != nil {
 			continue
 		}
-		for _, cluster := range workflow.DeterministicKeys(report.Clusters) {
-			if known, asked := p.progress[cluster]; asked && !known.State.Over() {
-				if p.progress[cluster] = report.Clusters[cluster]; p.late {
-					g.record.preparesFirst(ctx, p, cluster)
-				}
+		for _, cluster := range part.clusters {
+			progress, has := report.Clusters[cluster]
+			if !has || p.progress[cluster].State.Over() {
+				continue
+			}
+			if p.reported(ctx, cluster, progress); p.late {
+				g.record.preparesFirst(ctx, p, cluster)
 			}
 		}
 		g.record.showPreparation(ctx, p)

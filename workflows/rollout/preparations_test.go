@@ -133,7 +133,7 @@ func TestPrecachingShowsTheWaitsOfClusters(t *testing.T) {
 	w.Blocked["RunClusterJob"] = true
 	w.RegisterDelayedCallback(func() {
 		require.Equal(t, map[string]ranv1.PreparationState{"c1": "PreparingToStart", "c2": "PreparingToStart"}, workflowtest.StatusOf[workflowtest.GroupStatus](w).Precaching.Status)
-		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{Preparation: w.PrecachingJobs()[0].Preparation, Clusters: map[string]precache.Progress{
+		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{Preparation: w.PrecachingJobs()[0].Preparation, Part: 1, Clusters: map[string]precache.Progress{
 			"c1": {State: ranv1.PreparationActive, Reason: jobs.ReasonJobRunning, Message: "runs"}, "c2": {State: ranv1.PreparationStarting}, "other": {},
 		}})
 	}, time.Second)

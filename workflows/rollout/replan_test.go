@@ -37,7 +37,7 @@ func TestAnEditCanStopPrecaching(t *testing.T) {
 		require.Equal(t, ranv1.ReasonNotEnabled, status.Wait.Reason)
 		require.Len(t, w.InputsOf("RemoveClusterJob"), 2, "the Jobs are stopped")
 		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{
-			Preparation: w.PrecachingJobs()[0].Preparation, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationActive}},
+			Preparation: w.PrecachingJobs()[0].Preparation, Part: 1, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationActive}},
 		})
 		w.SignalWorkflow(temporal.SignalEnable, nil)
 	}, time.Hour)
@@ -57,7 +57,7 @@ func TestAnotherPrecachingSpecStartsNewJobs(t *testing.T) {
 	}, 10*time.Minute)
 	w.RegisterDelayedCallback(func() {
 		w.SignalWorkflow(temporal.SignalPreparationProgress, rolloutworkflow.PreparationProgress{
-			Preparation: w.PrecachingJobs()[0].Preparation, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationSucceeded}},
+			Preparation: w.PrecachingJobs()[0].Preparation, Part: 1, Clusters: map[string]precache.Progress{"c1": {State: ranv1.PreparationSucceeded}},
 		})
 	}, 10*time.Minute+time.Second)
 	w.RegisterDelayedCallback(func() {
