@@ -121,7 +121,7 @@ func (g *groupUpgrade) awaitReplan(ctx workflow.Context, changed func() bool) er
 	})
 	if g.release != nil && g.release.Problem != "" {
 		workflow.GoNamed(watching, "look up the release again", func(ctx workflow.Context) {
-			found, err := lookUpRelease(ctx, g.hub, *g.release)
+			found, err := g.lookUpAgain(ctx, *g.release)
 			if err == nil {
 				g.release = &found
 			}

@@ -41,12 +41,37 @@ func (g *groupUpgrade) makePlan(ctx workflow.Context) (rollouts.Plan, error) {
 		case plan.Release == nil || plan.Release.Done():
 			return plan, nil
 		}
+		g.lookUps.begin(workflow.Now(ctx), 0)
 		found, err := lookUpRelease(ctx, g.hub, *plan.Release)
 		if err != nil {
 			return plan, err
 		}
 		g.release = &found
 	}
+}
+
+// lookUps spaces the lookups of one release. During an outage the problem may be another each time, and the hub may change the plan meanwhile.
+type lookUps struct {
+	number int
+	// next is when the release may be looked up again.
+	next time.Time
+}
+
+func (l *lookUps) begin(now time.Time, number int) {
+	l.number, l.next = number, now.Add(min(firstLookUp<<min(number, 10), lastLookUp))
+}
+
+// lookUpAgain looks up a release after a problem, not too soon after the last time.
+func (g *groupUpgrade) lookUpAgain(ctx workflow.Context, last precache.LookedUp) (precache.LookedUp, error) {
+	now := workflow.Now(ctx)
+	if now.Before(g.lookUps.next) {
+		pause := workflow.NewTimerWithOptions(ctx, g.lookUps.next.Sub(now), workflow.TimerOptions{Summary: "before the release is looked up again"})
+		if err := pause.Get(ctx, nil); err != nil {
+			return precache.LookedUp{}, err
+		}
+	}
+	g.lookUps.begin(workflow.Now(ctx), g.lookUps.number+1)
+	return lookUpRelease(ctx, g.hub, last)
 }
 
 // lookUpRelease looks up a release. After a problem, it returns when the result is another one.

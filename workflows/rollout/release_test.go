@@ -90,6 +90,30 @@ func TestARolloutWaitsForItsUpdateGraph(t *testing.T) {
 	require.Greater(t, len(w.InputsOf("LookUpRelease")), 60, "it is looked up at least every five minutes")
 }
 
+// A load balancer before a server that is down answers in several ways, and the hub changes the plan now and then.
+func TestAnUnsteadyUpdateGraphIsAskedLessAndLessOften(t *testing.T) {
+	w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
+	wanted := precache.Release{Upstream: "https://updates.example.com/graph", Version: "4.18.3"}
+	requestsRelease(w, &wanted)
+	problems := []string{"502", "503", "no answer within 20s"}
+	workflowtest.Simulate(w, "LookUpRelease", func(last precache.LookedUp) any {
+		last.Problem = problems[len(w.InputsOf("LookUpRelease"))%len(problems)]
+		return last
+	})
+	for minute := range 60 {
+		w.RegisterDelayedCallback(func() { w.ChangePlan(w.Plan) }, time.Duration(minute)*time.Minute+30*time.Second)
+	}
+	w.RegisterDelayedCallback(func() {
+		lookUps, plans := len(w.InputsOf("LookUpRelease")), len(w.InputsOf("PlanRollout"))
+		require.Less(t, lookUps, 25)
+		require.Greater(t, lookUps, 12, "at least every five minutes")
+		require.Less(t, plans, 60+25)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, time.Hour)
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.PlannedOnly()})
+	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
+}
+
 func TestAnEditEndsTheWaitForAnUpdateGraph(t *testing.T) {
 	w, _ := workflowtest.NewPreparedWorld(t, nil, []string{"c1"})
 	good := w.Plan

@@ -101,6 +101,7 @@ type groupUpgrade struct {
 	cancelledBy *temporal.SignalRequest
 	// release is the release that was looked up for precaching; nil: none was.
 	release *precache.LookedUp
+	lookUps lookUps
 	// object is the last request of the object; planDigest identifies its last plan.
 	object     ObjectRequest
 	planDigest string
