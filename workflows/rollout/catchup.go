@@ -51,13 +51,17 @@ func (g *groupUpgrade) catchUpDue(ctx workflow.Context) bool {
 }
 
 // skipToCatchUp skips planned batches that could not start before the timeout of the rollout, if time is left to catch up. It reports whether it did. The
-// clusters of these batches time out.
+// clusters of these batches time out. A canary among them, which has relapsed, ends the rollout: nothing proves that the others are safe.
 func (g *groupUpgrade) skipToCatchUp(ctx workflow.Context) bool {
 	if g.spec.BatchTimeoutAction == ranv1.BatchTimeoutAbort || g.clock.elapsed(workflow.Now(ctx)) >= g.lastLimit() {
 		return false
 	}
 	planned := rollout.PlannedBatches(&g.status)
-	g.record.timedOutBeforeStart(ctx, g.record.notStarted(slices.Concat(g.status.RemediationPlan[g.nextBatch:planned]...)))
+	skipped := g.record.notStarted(slices.Concat(g.status.RemediationPlan[g.nextBatch:planned]...))
+	if slices.ContainsFunc(skipped, func(name string) bool { return slices.Contains(g.spec.RemediationStrategy.Canaries, name) }) {
+		return false
+	}
+	g.record.timedOutBeforeStart(ctx, skipped)
 	g.nextBatch = planned
 	return true
 }

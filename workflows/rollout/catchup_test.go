@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities/rollouts"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -130,4 +131,26 @@ func TestDeferredClustersAreCaughtUpAfterBatchesThatCouldNotStartInTime(t *testi
 			require.Equal(t, test.states, workflowtest.ClusterStates(status))
 		})
 	}
+}
+
+// The canary was complete, has relapsed, and could not start again in time.
+func TestNothingIsCaughtUpWithoutItsCanary(t *testing.T) {
+	carried := &rolloutworkflow.PreviousRun{
+		Phase: rolloutworkflow.PhaseBatches, Used: 70 * time.Minute,
+		Status: workflowtest.GroupStatus{
+			ComputedMaxConcurrency: 1, RemediationPlan: [][]string{{"c1"}, {"c2"}, {"c3"}},
+			Status: ranv1.RunStatus{CatchUpBatch: 3, CurrentBatchStartedAt: new(metav1.Now()), StartedAt: new(metav1.Now())},
+			Clusters: []ranv1.ClusterStatus{
+				{Name: "c1", State: ranv1.ClusterPending, Batch: 1}, {Name: "c2", State: ranv1.ClusterComplete, Batch: 2}, {Name: "c3", State: ranv1.ClusterOffline, Batch: 3},
+			},
+		},
+	}
+	w, clusters := offlineWorld(t, []string{"c3"})
+	w.SimulateAfter(10*time.Minute, func() { w.ComeBack("c3") })
+	object := workflowtest.ARollout()
+	object.Spec.RemediationStrategy.Canaries, object.Spec.RemediationStrategy.CatchUp = []string{"c1"}, 60
+	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object, PreviousRun: carried})
+	status := workflowtest.RequireFailure[workflowtest.GroupStatus](w, ranv1.ReasonTimedOut)
+	require.Empty(t, clusters.Events)
+	require.Equal(t, ranv1.ClusterOffline, workflowtest.StatusOfCluster(status, "c3").State)
 }
