@@ -167,7 +167,7 @@ func (g *watchGroup) watchPlans(ctx workflow.Context, reports int) {
 	case ctx.Err() != nil:
 	case err != nil:
 		g.postpone(ctx, "its Subscriptions are not watched: "+temporal.ErrorMessage(err))
-		_ = workflow.Sleep(ctx, MaxRetryPause)
+		_, _ = workflow.AwaitWithTimeout(ctx, MaxRetryPause, g.plansChanged)
 	default:
 		g.recordPlans(ctx, changes)
 	}

@@ -136,6 +136,20 @@ func TestNoInstallPlanIsApprovedWhileAClusterIsHeldOrPaused(t *testing.T) {
 	}
 }
 
+// A watch that has failed pauses before it starts again.
+func TestAHoldIsNotDelayedByAWatchThatFailed(t *testing.T) {
+	w := newPlansWorld(t, []string{"c1"})
+	w.Fail["AwaitInstallPlans"] = workflowtest.Once(temporal.Error(temporal.ErrInvalidSpec, "the hub is odd", nil))
+	after(w, 10*time.Second, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1")) })
+	after(w, 20*time.Second, func() {
+		require.Len(t, w.InputsOf("RemoveViews"), 1)
+		w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3))
+	})
+	after(w, 5*time.Minute, func() { w.Comply("c1", 0, policies.Compliant) })
+	w.Run()
+	workflowtest.RequireResult[workflowtest.GroupStatus](w.World)
+}
+
 func TestACancelledRolloutRemovesItsViewsAndActions(t *testing.T) {
 	w := newPlansWorld(t, []string{"c1"})
 	w.Plans["c1"] = pending("c1")
