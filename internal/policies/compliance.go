@@ -60,15 +60,18 @@ func (s ComplianceStatus) Of(policy int) Compliance {
 	return Compliance(s[policy])
 }
 
-// Complete reports whether the cluster is Compliant with every policy that is bound to it. The compliance of a cluster without bound policies is
-// unknown, so it is not complete.
-func (s ComplianceStatus) Complete() bool {
+// Complete reports whether the cluster is Compliant with every policy that is bound to it, and with those that are planned. The compliance of a cluster
+// without bound policies is unknown, so it is not complete. No Placement needs to select it for a policy that is not planned.
+func (s ComplianceStatus) Complete(planned []bool) bool {
 	bound := false
 	for policy := range s {
 		switch s.Of(policy) {
 		case Compliant:
 			bound = true
-		case Unbound:
+		case Unbound, Unselected:
+			if policy < len(planned) && planned[policy] {
+				return false
+			}
 		default:
 			return false
 		}
@@ -86,16 +89,6 @@ func (s ComplianceStatus) Relapsed() int {
 		}
 	}
 	return NoItem
-}
-
-// Has reports whether those policies are bound to the cluster.
-func (s ComplianceStatus) Has(bound []bool) bool {
-	for policy := range bound {
-		if bound[policy] && s.Of(policy) == Unbound {
-			return false
-		}
-	}
-	return true
 }
 
 // ClusterCompliance is the observed compliance status of one cluster.

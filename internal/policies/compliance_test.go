@@ -72,19 +72,29 @@ func TestAClusterIsCompleteWhenCompliantWithAllBoundPolicies(t *testing.T) {
 	tests := []struct {
 		name   string
 		status policies.ComplianceStatus
-		want   bool
+		// planned has an x for each policy that is planned for the cluster.
+		planned string
+		want    bool
 	}{
-		{"all are compliant", "CCC", true},
-		{"the last policy is not bound", "CC-", true},
-		{"a policy in the middle is not bound", "C-C", true},
-		{"a policy is not compliant", "CNC", false},
-		{"the compliance with a policy is unknown", "CU-", false},
-		{"a policy is pending", "P", false},
-		{"no policy is bound", "---", false},
-		{"no status", "", false},
+		{"all are compliant", "CCC", "xxx", true},
+		{"the last policy is not bound", "CC-", "xx-", true},
+		{"a policy in the middle is not bound", "C-C", "x-x", true},
+		{"a policy is no longer bound", "C-C", "xxx", false},
+		{"no Placement can select it for a policy that is not planned", "CSS", "x--", true},
+		{"no Placement can select it for a planned policy", "CS", "xx", false},
+		{"a policy is not compliant", "CNC", "xxx", false},
+		{"a policy that is not planned is not compliant", "CNC", "x--", false},
+		{"the compliance with a policy is unknown", "CU-", "", false},
+		{"a policy is pending", "P", "", false},
+		{"no policy is bound", "---", "", false},
+		{"no status", "", "", false},
 	}
 	for _, test := range tests {
-		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, test.status.Complete()) })
+		var planned []bool
+		for _, letter := range test.planned {
+			planned = append(planned, letter == 'x')
+		}
+		t.Run(test.name, func(t *testing.T) { require.Equal(t, test.want, test.status.Complete(planned)) })
 	}
 }
 

@@ -79,8 +79,7 @@ func TestAReplicaWithoutTimesCounts(t *testing.T) {
 }
 
 func TestAnOutdatedReportIsNeitherComplianceNorUnbinding(t *testing.T) {
-	require.False(t, policies.ComplianceStatus("CO").Complete())
-	require.True(t, policies.ComplianceStatus("CO").Has([]bool{true, true}))
+	require.False(t, policies.ComplianceStatus("CO").Complete([]bool{true, true}))
 	_, step := policies.NewProgress([]bool{true}).Next(policies.ClusterCompliance{Cluster: "c1", Status: "O"}, []time.Duration{0}, noon, true)
 	require.Equal(t, policies.Step{State: "running"}, step)
 }

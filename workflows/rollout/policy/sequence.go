@@ -215,7 +215,7 @@ func (s *sequence) FindComplete(ctx workflow.Context, clusters []string) ([]stri
 	var complete []string
 	seen, err := s.read(ctx, s.rollout.Retrier().Until(workflow.Now(ctx).Add(HubLimit)), clusters)
 	for _, one := range seen {
-		if one.Status.Complete() && one.Status.Has(s.items.PlannedBindings(s.rollout.Cluster(one.Cluster))) {
+		if one.Status.Complete(s.items.PlannedBindings(s.rollout.Cluster(one.Cluster))) {
 			complete = append(complete, one.Cluster)
 		}
 	}
