@@ -20,7 +20,7 @@ import (
 const (
 	// keySize is the size in bytes of a key of AES-256.
 	keySize = 32
-	// keyFileInterval is the interval at which a key file in use is read again. A file with a missing key is read at once, but not more often than
+	// keyFileInterval is the interval at which a file with keys is read again while it is used. A file with a missing key is read at once, but not more often than
 	// keyFileRetry.
 	keyFileInterval = 5 * time.Second
 	keyFileRetry    = time.Second

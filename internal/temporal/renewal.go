@@ -46,9 +46,6 @@ func (f *certificateFile) current(*tls.CertificateRequestInfo) (*tls.Certificate
 	return new(f.last), nil
 }
 
-// apiKeyInterval is the interval at which the API key is read again.
-const apiKeyInterval = 5 * time.Second
-
 // apiKeyFile is the API key in a profile, which may be renewed. While it cannot be read, the key before stays.
 type apiKeyFile struct {
 	load func() (envconfig.ClientConfigProfile, error)
@@ -63,7 +60,7 @@ type apiKeyFile struct {
 func (f *apiKeyFile) current(context.Context) (string, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if time.Since(f.read) < apiKeyInterval {
+	if time.Since(f.read) < keyFileInterval {
 		return f.last, nil
 	}
 	f.read = time.Now()
