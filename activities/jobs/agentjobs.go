@@ -320,7 +320,8 @@ func (a *agentJob) follow(ctx context.Context, reader client.Reader, registered,
 	if err != nil || done {
 		return nil, done, err
 	}
-	if wait.Reason != ReasonJobRunning && !a.configured {
+	// An API server before Kubernetes 1.24 does not count ready pods.
+	if runs := wait.Reason == ReasonJobRunning && found.Status.Ready != nil; !runs && !a.configured {
 		configuring, err := a.configure(ctx, reader, registered)
 		if err != nil || configuring != nil {
 			return configuring, false, err

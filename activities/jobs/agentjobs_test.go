@@ -54,6 +54,20 @@ func TestTheAgentOfAClusterWithoutCredentialsPrecaches(t *testing.T) {
 	i.remove(in)
 }
 
+func TestAnOldClusterIsPrecachedByItsAgent(t *testing.T) {
+	i := newIsland(t)
+	i.old.Store(true)
+	in := i.preparation("island-old", precache.Precaching)
+	end := startPreparation(t, in)
+	require.Eventually(t, func() bool {
+		return activitytest.TestCluster(t).Client.Get(t.Context(), client.ObjectKey{Namespace: precache.NamespacePrecaching, Name: in.Name()}, &corev1.ConfigMap{}) == nil
+	}, activitytest.EventTimeout, 50*time.Millisecond)
+	activitytest.TestNode(t)
+	require.NoError(t, <-end)
+	i.remove(in)
+	i.requireGone(in)
+}
+
 func TestTheAgentCreatesWhatTheJobNeedsInOrder(t *testing.T) {
 	spoke := activitytest.TestCluster(t)
 	key := client.ObjectKey{Name: precache.NamespaceBackup}

@@ -31,8 +31,10 @@ type island struct {
 	agents *agent.Agents
 	// offline: the agent does nothing. refusal is why it refuses actions; nil: it does not. forgets: it crashes after every other attempt, before it reports that.
 	offline, forgets atomic.Bool
-	attempts         atomic.Int32
-	refusal          atomic.Pointer[error]
+	// old: its API server is that of Kubernetes before 1.24, which does not count the ready pods of a Job.
+	old      atomic.Bool
+	attempts atomic.Int32
+	refusal  atomic.Pointer[error]
 }
 
 func newIsland(t *testing.T) *island {
@@ -43,6 +45,12 @@ func newIsland(t *testing.T) *island {
 	agents, err := agent.Start(t.Context(), hub.Config, map[string]*rest.Config{i.name: activitytest.Stack.Cluster(activitytest.SpokeName).Config}, agent.Options{
 		Offline: func(string) bool { return i.offline.Load() },
 		Forgets: func(string) bool { return i.forgets.Load() && i.attempts.Add(1)%2 == 1 },
+		Show: func(object map[string]any) {
+			if status, is := object["status"].(map[string]any); is && i.old.Load() {
+				status["active"] = int64(1)
+				delete(status, "ready")
+			}
+		},
 		Refuse: func(string) error {
 			if refusal := i.refusal.Load(); refusal != nil {
 				return *refusal

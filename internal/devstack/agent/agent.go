@@ -47,6 +47,8 @@ type Options struct {
 	Refuse func(cluster string) error
 	// Forgets is whether an agent carries out an action and cannot report it, as if it had crashed in between; nil: never.
 	Forgets func(cluster string) bool
+	// Show changes what a view shows, as the API server of another version would have it; nil: nothing.
+	Show func(object map[string]any)
 }
 
 // Agents are running simulated agents.
@@ -213,6 +215,9 @@ func (a *Agents) serveView(ctx context.Context, view *unstructured.Unstructured,
 	case err != nil:
 		condition = metav1.Condition{Type: "Processing", Status: metav1.ConditionFalse, Reason: "GetResourceFailed", Message: fmt.Sprintf("failed to get resource with err: %v", err)}
 	default:
+		if a.options.Show != nil {
+			a.options.Show(object.Object)
+		}
 		if view.Object["status"] == nil {
 			view.Object["status"] = map[string]any{}
 		}
