@@ -72,14 +72,25 @@ func (b builder) build(ctx context.Context, image image) (string, error) {
 	top := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
 	top = mutate.AppendManifests(top, mutate.IndexAddendum{Add: index, Descriptor: v1.Descriptor{Annotations: map[string]string{annotationRef: b.version}}})
 	top = mutate.AppendManifests(top, sboms...)
-	dir := filepath.Join(b.out, image.program)
-	if err := os.RemoveAll(dir); err != nil {
+	dir, err := b.emptyLayout(image)
+	if err != nil {
 		return "", err
 	}
 	if _, err := layout.Write(dir, top); err != nil || b.registry == "" {
 		return dir, err
 	}
 	return b.push(ctx, image, index, sboms)
+}
+
+// emptyLayout removes an older layout of an image. It refuses to remove anything else.
+func (b builder) emptyLayout(image image) (string, error) {
+	dir := filepath.Join(b.out, image.program)
+	if _, err := layout.FromPath(dir); err != nil {
+		if _, err := os.Lstat(dir); err == nil {
+			return "", fmt.Errorf("%s exists and is no image layout: move it away, or set --out to another directory", dir)
+		}
+	}
+	return dir, os.RemoveAll(dir)
 }
 
 // push sends an index to the registry, with the version as its tag, and then the SBOMs. It returns the reference.

@@ -20,6 +20,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
@@ -239,4 +240,18 @@ func TestPlatformsThatAreNoneAreRefused(t *testing.T) {
 		cmd.SetOut(&bytes.Buffer{})
 		require.ErrorContains(t, cmd.ExecuteContext(t.Context()), "--platforms", platform)
 	}
+}
+
+func TestOnlyOlderLayoutsAreReplaced(t *testing.T) {
+	b := builder{out: t.TempDir()}
+	dir := filepath.Join(b.out, images[0].program)
+	_, err := layout.Write(dir, empty.Index)
+	require.NoError(t, err)
+	_, err = b.emptyLayout(images[0])
+	require.NoError(t, err)
+	require.NoDirExists(t, dir)
+	require.NoError(t, os.WriteFile(dir, []byte("a program"), 0o755))
+	_, err = b.emptyLayout(images[0])
+	require.EqualError(t, err, dir+" exists and is no image layout: move it away, or set --out to another directory")
+	require.FileExists(t, dir)
 }
