@@ -68,9 +68,6 @@ func (r HubReads) Merge(other HubReads) HubReads {
 	return merged
 }
 
-// Reads reports whether hub templates read objects of the namespace.
-func (r HubReads) Reads() bool { return len(r.ConfigMaps) > 0 || r.NotCopied != "" }
-
 // Copies returns the names of the ConfigMaps that a rollout copies beside its copy of a policy, by the names of their sources; none if the copy reads the same
 // without.
 func (r HubReads) Copies(rollout string, policyNamespace string, by ranv1.PolicyEnforcement) []string {
