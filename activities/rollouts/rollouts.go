@@ -290,5 +290,6 @@ func (r *Activities) CheckNodeMaintenance(_ context.Context, written json.RawMes
 	if err := activitykit.CheckAction(r.Clusters, spec.Child("action"), maintenance.Spec.Action); err != nil {
 		return err
 	}
-	return activitykit.CheckHealthChecks(r.Clusters, spec.Child("healthChecks"), maintenance.Spec.HealthChecks)
+	return cmp.Or(activitykit.CheckHealthChecks(r.Clusters, spec.Child("healthChecks"), maintenance.Spec.HealthChecks),
+		activitykit.CheckReceivers(r.Clusters, spec.Child("notify"), maintenance.Spec.Notify))
 }

@@ -110,7 +110,7 @@ func (f Fact) Text() string {
 // words are the events in the words of a sentence.
 var words = map[drydockv1.NotificationEvent]string{
 	drydockv1.EventStarted: "started", drydockv1.EventWaitingForApproval: "waits for an approval", drydockv1.EventBlocked: "is blocked",
-	drydockv1.EventHeld: "is held", drydockv1.EventFailed: "failed", drydockv1.EventCompleted: "completed",
+	drydockv1.EventReady: "is ready for its requestor", drydockv1.EventHeld: "is held", drydockv1.EventFailed: "failed", drydockv1.EventCompleted: "completed",
 }
 
 // slack escapes what Slack would take for markup.
@@ -131,7 +131,7 @@ const alertFor = 24 * time.Hour
 
 func (f Fact) alert() alert {
 	severity := "warning"
-	if f.Event == drydockv1.EventStarted || f.Event == drydockv1.EventCompleted {
+	if slices.Contains([]drydockv1.NotificationEvent{drydockv1.EventStarted, drydockv1.EventReady, drydockv1.EventCompleted}, f.Event) {
 		severity = "info"
 	}
 	ends := f.At.Add(alertFor)

@@ -10,6 +10,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/notify"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -39,6 +40,8 @@ type Notifier struct {
 	Kind, Name string
 	// Receivers returns the current receivers.
 	Receivers func() []drydockv1.Notification
+	// Planned are the reasons of waits that are part of the work, or of which other events notify, beside the emergency stop and closed windows.
+	Planned []string
 	// State passes to the next run.
 	State NotifierState
 
@@ -62,6 +65,24 @@ type NotifierState struct {
 type OpenFact struct {
 	Receiver string      `json:"receiver"`
 	Fact     notify.Fact `json:"fact"`
+}
+
+// Hold notifies of the emergency stop, or that it has ended. That a window closes is part of the plan.
+func (n *Notifier) Hold(ctx workflow.Context, hold *drydockv1.Hold) {
+	if hold == nil || emergency.Reason(*hold) != emergency.ReasonHeld {
+		n.Ends(ctx, drydockv1.EventHeld)
+		return
+	}
+	n.Begins(ctx, drydockv1.EventHeld, "", emergency.Message(*hold), workflow.Now(ctx))
+}
+
+// End notifies of the end of the work. No state lasts longer.
+func (n *Notifier) End(ctx workflow.Context, event drydockv1.NotificationEvent, reason, message string) {
+	n.Waits(nil)
+	for len(n.State.Open) > 0 {
+		n.Ends(ctx, n.State.Open[0].Fact.Event)
+	}
+	n.Tell(ctx, event, reason, message)
 }
 
 // Tell notifies of a fact.
@@ -113,17 +134,12 @@ func (n *Notifier) send(ctx workflow.Context, fact notify.Fact, wants func(drydo
 	return receivers
 }
 
-// planned are the reasons of waits that are part of the work, or of which other events notify.
-var planned = []string{
-	"BatchInProgress", "Soaking", "NotEnabled", "WaitingForApproval", "Paused", "Held", "WindowClosed", "Cancelling",
-}
-
 // Waits records the current wait; nil: there is none.
 func (n *Notifier) Waits(wait *drydockv1.Wait) {
-	if wait != nil && slices.Contains(planned, wait.Reason) {
-		wait = nil
+	n.wait = nil
+	if wait != nil && wait.Reason != emergency.ReasonHeld && wait.Reason != emergency.ReasonWaitingForWindow && !slices.Contains(n.Planned, wait.Reason) {
+		n.wait = wait
 	}
-	n.wait = wait
 }
 
 // Run starts the workflows of notices, and notices waits that have become long, until ctx is cancelled. Run it in its own coroutine.

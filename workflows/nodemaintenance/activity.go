@@ -134,4 +134,7 @@ func (m *nodeMaintenance) currentWait(ctx workflow.Context) *drydockv1.Wait {
 }
 
 // showWait shows the current wait.
-func (m *nodeMaintenance) showWait(ctx workflow.Context) { m.record.reason.Replace(m.currentWait(ctx)) }
+func (m *nodeMaintenance) showWait(ctx workflow.Context) {
+	m.record.reason.Replace(m.currentWait(ctx))
+	m.record.notifier.Waits(m.state.Status.Wait)
+}

@@ -45,7 +45,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 	if err := m.slots.Settle(ctx); err != nil {
 		return err
 	}
-	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return workflow.AllHandlersFinished(ctx) && m.record.notifier.Idle() }); err != nil {
 		return err
 	}
 	m.record.publisher.Pause(ctx)
@@ -66,7 +66,7 @@ func (m *nodeMaintenance) continueAsNew(ctx workflow.Context, may func(workflow.
 func (m *nodeMaintenance) carried() *State {
 	carried := *m.state
 	carried.Held, carried.Windows, carried.Slots = m.holds.State, m.holds.Windows.Carry(), m.slots.State
-	carried.Publisher = m.record.publisher.State
+	carried.Publisher, carried.Notifier = m.record.publisher.State, m.record.notifier.State
 	carried.Status.States, carried.Status.Notes = latest(carried.Status.States), latest(carried.Status.Notes)
 	return &carried
 }

@@ -15,6 +15,7 @@ import (
 	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/activities/scheduler"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/gates"
@@ -84,8 +85,12 @@ func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error
 	m.state.Status.Held = m.holds.State.Of(in.Cluster)
 	m.record = newNodeRecord(ctx, &m.state.Status, m.node, in)
 	m.record.publisher = kit.Publisher{Object: in.Source, Current: m.objectStatus, Retrier: m.quietRetrier()}
+	m.record.notifier = kit.Notifier{
+		Kind: "maintenance", Name: in.Cluster + "/" + in.Object.Namespace + "/" + in.Object.Name, Planned: []string{ReasonAwaitingRequestor},
+		Receivers: func() []drydockv1.Notification { return m.spec.Notify },
+	}
 	if in.Carried != nil {
-		m.record.publisher.State = m.state.Publisher
+		m.record.publisher.State, m.record.notifier.State = m.state.Publisher, m.state.Notifier
 		m.record.publisher.Open()
 	}
 	m.retries.Show = func() { m.showWait(ctx) }
@@ -102,6 +107,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	work, stopWork := workflow.WithCancel(listening)
 	m.stopWork = stopWork
 	m.listen(listening)
+	workflow.GoNamed(listening, "notify", m.record.notifier.Run)
 	kit.OnCancellation(ctx, listening, func() { m.cancelFor(temporal.SignalRequest{}) })
 	if m.in.Parent == "" {
 		m.holds.Subscribe(work, m.in.Cluster)
@@ -124,7 +130,8 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	m.record.attributes.Flush()
 	m.record.publisher.Retrier = m.retrier() // from now on, the workflow waits for the object
 	m.record.publisher.Finish(clean)
-	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) }) // answer every update
+	// Answer every update, and start every notification.
+	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) && m.record.notifier.Idle() })
 	return status, err
 }
 

@@ -29,6 +29,7 @@ type nodeRecord struct {
 	stages     kit.Stages
 	progress   kit.Progress
 	publisher  kit.Publisher
+	notifier   kit.Notifier
 }
 
 func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activitykit.NodeRef, in Input) *nodeRecord {
@@ -81,8 +82,29 @@ func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) 
 	r.status.States = append(r.status.States, maintenancev1.StateTime{State: state, At: r.now(ctx)})
 	r.setReady(ctx)
 	r.attributes.Set(temporal.AttributePhase.ValueSet(string(state)))
+	r.notify(ctx, state)
 	r.publisher.Event(ctx, state == maintenancev1.NodeFailed || state == maintenancev1.NodeGone, maintenancev1.EventConditionChanged, string(state))
 	r.show()
+}
+
+// notify notifies of a state.
+func (r *nodeRecord) notify(ctx workflow.Context, state maintenancev1.NodeState) {
+	where := "node " + r.node.Node + " in cluster " + r.node.Cluster
+	if state != maintenancev1.NodeReady {
+		r.notifier.Ends(ctx, drydockv1.EventReady)
+	}
+	switch {
+	case state == maintenancev1.NodeCordon && !slices.ContainsFunc(r.status.States[:len(r.status.States)-1], func(before maintenancev1.StateTime) bool { return before.State == state }):
+		r.notifier.Tell(ctx, drydockv1.EventStarted, "", where)
+	case state == maintenancev1.NodeReady:
+		r.notifier.Begins(ctx, drydockv1.EventReady, "", where, workflow.Now(ctx))
+	case state == maintenancev1.NodeCompleted:
+		r.notifier.End(ctx, drydockv1.EventCompleted, "", where)
+	case state.Over() && r.status.Failure != nil:
+		r.notifier.End(ctx, drydockv1.EventFailed, r.status.Failure.Reason, where+": "+r.status.Failure.Message)
+	case state.Over():
+		r.notifier.End(ctx, drydockv1.EventFailed, string(state), where)
+	}
 }
 
 // setReady sets the conditions that requestors read: Ready with the state as its reason, and RequestorFailed.

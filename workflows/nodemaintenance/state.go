@@ -42,6 +42,8 @@ type State struct {
 	Slots   slots.ClientState    `json:"slots,omitzero"`
 	// Publisher is what remains to be written to the object.
 	Publisher kit.PublisherState `json:"publisher,omitzero"`
+	// Notifier is what the receivers were notified of.
+	Notifier kit.NotifierState `json:"notifier,omitzero"`
 }
 
 // Fact says whether an effect exists in the cluster. After a lost reply it may exist, and cleanup treats it like one that exists.

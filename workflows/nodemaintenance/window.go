@@ -17,6 +17,7 @@ const RequeueAfter = time.Minute
 // showHold shows the hold that prevents new disruption.
 func (m *nodeMaintenance) showHold() {
 	m.state.Status.Held = m.holds.Of(m.in.Cluster)
+	m.record.notifier.Hold(m.record.ctx, m.state.Status.Held)
 	m.record.show()
 }
 

@@ -6,12 +6,10 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/notify"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	rolloutworkflow "drydock.dev/drydock/workflows/rollout"
@@ -23,27 +21,16 @@ const (
 	pager = "https://alerts.example.com/api/v2/alerts"
 )
 
-// recordNotices records the notices of a rollout by receiver, and their workflow ids.
-func recordNotices(w *workflowtest.World) (notices map[string][]notify.Notice, ids *[]string) {
-	notices, ids = map[string][]notify.Notice{}, &[]string{}
-	w.RegisterAs(temporal.Notification, func(ctx workflow.Context, notice notify.Notice) error {
-		notices[notice.URL] = append(notices[notice.URL], notice)
-		*ids = append(*ids, workflow.GetInfo(ctx).WorkflowExecution.ID)
-		return nil
-	})
-	return notices, ids
-}
-
 func TestReceiversAreNotifiedOfEachFactOnce(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"}, []string{"c2"})
 	clusters.Outcomes["c2"] = workflowtest.UntilCancelled
 	object := approvedRollout()
-	object.Spec.Approvals.SeparateDuties = false
+	object.Spec.Approvals.SeparateDuties, object.Spec.RemediationStrategy.Timeout = false, 600
 	object.Spec.Notify = []drydockv1.Notification{
 		{URL: chat, Format: drydockv1.FormatSlack, BlockedAfter: "45m"},
 		{URL: pager, Format: drydockv1.FormatAlertmanager, Events: []drydockv1.NotificationEvent{drydockv1.EventBlocked, drydockv1.EventHeld}, BlockedAfter: "30m"},
 	}
-	notices, ids := recordNotices(w)
+	notices := w.RecordNotices()
 	w.RegisterDelayedCallback(func() { w.SendUpdate(temporal.UpdateApprove, rollout.ApprovalRequest{Actor: "bob"}) }, time.Hour)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "all")) }, 61*time.Minute)
 	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3)) }, 62*time.Minute)
@@ -58,15 +45,15 @@ func TestReceiversAreNotifiedOfEachFactOnce(t *testing.T) {
 	}
 	progress(63*time.Minute, "DisruptionBudget")
 	progress(64*time.Minute, "")
-	progress(70*time.Minute, "DisruptionBudget") // until 103m
-	progress(103*time.Minute, "")
-	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) }, 105*time.Minute)
+	progress(70*time.Minute, "DisruptionBudget")  // until 103m
+	progress(103*time.Minute, "WaitingForWindow") // planned, however long
+	w.RegisterDelayedCallback(func() { w.SignalWorkflow(temporal.SignalCancel, temporal.SignalRequest{Actor: "ann"}) }, 160*time.Minute)
 	started := w.Now()
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: object})
 	workflowtest.RequireCancelled[workflowtest.GroupStatus](w)
 
 	var told []string
-	for _, notice := range notices[chat] {
+	for _, notice := range notices.ByURL[chat] {
 		require.Nil(t, notice.Fact.ResolvedAt, "a chat is not told that a state has ended")
 		told = append(told, notice.Fact.Text())
 	}
@@ -76,22 +63,14 @@ func TestReceiversAreNotifiedOfEachFactOnce(t *testing.T) {
 	require.Contains(t, told[2], "rollout ops/june: is held: ")
 	require.Contains(t, told[3], "rollout ops/june: failed (Cancelled): ")
 
-	var alerts []string
-	for _, notice := range notices[pager] {
-		alert := string(notice.Fact.Event)
-		if notice.Fact.ResolvedAt != nil {
-			alert += " resolved"
-		}
-		alerts = append(alerts, alert)
-	}
-	require.Equal(t, []string{"Held", "Held resolved", "Blocked", "Blocked resolved"}, alerts)
-	blocked := notices[pager][2].Fact
+	require.Equal(t, []string{"Held", "Held resolved", "Blocked", "Blocked resolved"}, notices.Events(pager))
+	blocked := notices.ByURL[pager][2].Fact
 	require.Equal(t, "DisruptionBudget", blocked.Reason)
 	require.Contains(t, blocked.Message, "shop/web allows 0 of 3")
 	require.Equal(t, 70*time.Minute, blocked.At.Sub(started).Round(time.Minute), "a wait is measured from its begin")
 
 	seen := map[string]bool{}
-	for _, id := range *ids {
+	for _, id := range notices.IDs {
 		require.True(t, strings.HasPrefix(id, "notice/rollouts/ops/june/"), id)
 		require.False(t, seen[id], id)
 		seen[id] = true
@@ -100,8 +79,8 @@ func TestReceiversAreNotifiedOfEachFactOnce(t *testing.T) {
 
 func TestARolloutWithoutReceiversNotifiesNobody(t *testing.T) {
 	w, _ := workflowtest.NewGroupWorld(t, []string{"c1"})
-	notices, _ := recordNotices(w)
+	notices := w.RecordNotices()
 	w.ExecuteWorkflow(rolloutworkflow.ClusterGroupUpgrade, rolloutworkflow.Input{Object: workflowtest.ARollout()})
 	workflowtest.RequireResult[workflowtest.GroupStatus](w)
-	require.Empty(t, notices)
+	require.Empty(t, notices.IDs)
 }

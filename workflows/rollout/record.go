@@ -265,22 +265,13 @@ func (r *groupRecord) finished(ctx workflow.Context, result rollout.Result) {
 	r.condition(ctx, ranv1.ConditionSucceeded, result.Succeeded, result.Reason, result.Message)
 	r.phase(result.Reason)
 	r.publisher.Event(ctx, result.Succeeded != metav1.ConditionTrue, eventOf(result), result.Message)
-	r.notifyEnd(ctx, result)
+	end := drydockv1.EventFailed
+	if result.Succeeded == metav1.ConditionTrue {
+		end = drydockv1.EventCompleted
+	}
+	r.notifier.End(ctx, end, result.Reason, result.Message)
 	r.log.Info("Rollout ended", "succeeded", result.Succeeded, "reason", result.Reason, "message", result.Message)
 	r.show()
-}
-
-// notifyEnd notifies of the end of the rollout. No wait lasts longer than the rollout.
-func (r *groupRecord) notifyEnd(ctx workflow.Context, result rollout.Result) {
-	r.notifier.Waits(nil)
-	for _, state := range []drydockv1.NotificationEvent{drydockv1.EventWaitingForApproval, drydockv1.EventBlocked, drydockv1.EventHeld} {
-		r.notifier.Ends(ctx, state)
-	}
-	event := drydockv1.EventFailed
-	if result.Succeeded == metav1.ConditionTrue {
-		event = drydockv1.EventCompleted
-	}
-	r.notifier.Tell(ctx, event, result.Reason, result.Message)
 }
 
 // eventOf returns the reason of the Event for a result.

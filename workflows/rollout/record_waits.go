@@ -10,7 +10,6 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -130,17 +129,8 @@ func (r *groupRecord) setHold(hold *drydockv1.Hold) {
 	if (before == nil) != (hold == nil) {
 		r.log.Info("Rollout held or released", "held", hold != nil, "hold", holdText(hold))
 	}
-	r.notifyHold(r.ctx, hold)
+	r.notifier.Hold(r.ctx, hold)
 	r.show()
-}
-
-// notifyHold notifies of the emergency stop. That a window closes is part of the plan.
-func (r *groupRecord) notifyHold(ctx workflow.Context, hold *drydockv1.Hold) {
-	if hold == nil || emergency.Reason(*hold) != emergency.ReasonHeld {
-		r.notifier.Ends(ctx, drydockv1.EventHeld)
-		return
-	}
-	r.notifier.Begins(ctx, drydockv1.EventHeld, "", emergency.Message(*hold), workflow.Now(ctx))
 }
 
 func holdText(hold *drydockv1.Hold) string {

@@ -135,6 +135,7 @@ func newGroupUpgrade(ctx workflow.Context, in Input) (*groupUpgrade, error) {
 	}
 	g.record.notifier = kit.Notifier{
 		Kind: "rollout", Name: in.Object.Namespace + "/" + in.Object.Name, Receivers: func() []drydockv1.Notification { return g.spec.Notify },
+		Planned: []string{ranv1.ReasonBatchInProgress, ranv1.ReasonSoaking, ranv1.ReasonNotEnabled, ranv1.ReasonWaitingForApproval, policy.ReasonPaused},
 	}
 	if previous := in.PreviousRun; previous != nil {
 		g.record.notifier.State = previous.Notifier

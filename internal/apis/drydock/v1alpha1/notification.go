@@ -34,13 +34,15 @@ const (
 )
 
 // NotificationEvent is what happens to a piece of work.
-// +kubebuilder:validation:Enum=Started;WaitingForApproval;Blocked;Held;Failed;Completed
+// +kubebuilder:validation:Enum=Started;WaitingForApproval;Ready;Blocked;Held;Failed;Completed
 type NotificationEvent string
 
 // The events.
 const (
 	EventStarted            NotificationEvent = "Started"
 	EventWaitingForApproval NotificationEvent = "WaitingForApproval"
+	// EventReady: the node is drained, and its requestor may work on it.
+	EventReady NotificationEvent = "Ready"
 	// EventBlocked: a wait has lasted for longer than blockedAfter. Waits that are part of a plan, such as the soak of a batch, do not count.
 	EventBlocked NotificationEvent = "Blocked"
 	// EventHeld: the emergency stop holds it.

@@ -85,6 +85,10 @@ type NodeMaintenanceSpec struct {
 	// +kubebuilder:default=Uncordon
 	// +optional
 	OnFailure FailureAction `json:"onFailure,omitempty"`
+	// Notify says whom to tell what happens to the maintenance (addition).
+	// +kubebuilder:validation:MaxItems=16
+	// +optional
+	Notify []drydockv1.Notification `json:"notify,omitempty"`
 	// LockTimeoutSeconds limits the wait for workload locks (addition). Absent: no limit.
 	// +kubebuilder:validation:Minimum=1
 	// +optional

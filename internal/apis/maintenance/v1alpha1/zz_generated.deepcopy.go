@@ -443,6 +443,13 @@ func (in *NodeMaintenanceSpec) DeepCopyInto(out *NodeMaintenanceSpec) {
 		*out = make([]drydockv1alpha1.WindowName, len(*in))
 		copy(*out, *in)
 	}
+	if in.Notify != nil {
+		in, out := &in.Notify, &out.Notify
+		*out = make([]drydockv1alpha1.Notification, len(*in))
+		for i := range *in {
+			(*in)[i].DeepCopyInto(&(*out)[i])
+		}
+	}
 	if in.LockTimeoutSeconds != nil {
 		in, out := &in.LockTimeoutSeconds, &out.LockTimeoutSeconds
 		*out = new(int32)
