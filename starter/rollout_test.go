@@ -243,6 +243,10 @@ func (s *stage) editsApprovesAndRetries(t *testing.T) {
 	require.Equal(t, "rollout prod/changed already matches the file\n", succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", text)))
 	fewer := strings.Replace(text, "[spoke-1, spoke-2, spoke-3]", "[spoke-1, spoke-2]", 1)
 	requireDiffsOfChanged(t, text, fewer)
+	elsewhere := drydock(t, "upgrade", "edit", "-f", file(t, "changed.yaml", strings.Replace(text, receiver.URL, "https://elsewhere.example.com/s3cret", 1)))
+	require.Equal(t, exitFailed, elsewhere.status)
+	require.Contains(t, elsewhere.stderr, "spec.notify[0].url: Forbidden: host elsewhere.example.com: not a receiver of allow.webhooks")
+	require.NotContains(t, elsewhere.stderr, "s3cret")
 	require.Equal(t, "rollout prod/changed: changed spec.clusters; see `drydock upgrade status prod/changed`\n",
 		succeeds(t, "upgrade", "edit", "-f", file(t, "changed.yaml", fewer)))
 	reaches(t, "changed", func(status ranv1.ClusterGroupUpgradeStatus) bool { return status.Counts.Total == 2 })

@@ -77,6 +77,14 @@ func TestAReceiverHasTheCredentialsOfItsOwnEntry(t *testing.T) {
 	}
 }
 
+func TestReceiversOfNotificationsAreAllowed(t *testing.T) {
+	list := allow.List{Webhooks: []allow.Webhook{{Host: "hooks.example.com", SecretFile: "s"}}}
+	refused := list.CheckReceivers(field.NewPath("spec", "notify"), []drydockv1.Notification{{URL: "https://hooks.example.com/a"}, {URL: "https://elsewhere.org/s3cret"}})
+	require.Len(t, refused, 1)
+	require.ErrorContains(t, refused[0], "spec.notify[1].url: Forbidden: host elsewhere.org: not a receiver of allow.webhooks")
+	require.NotContains(t, refused[0].Error(), "s3cret")
+}
+
 func TestHostsOfAListAreChecked(t *testing.T) {
 	for _, tt := range []struct{ list, says string }{
 		{"healthCheckHosts: ['']", "allow.healthCheckHosts[0]: Invalid value"},
