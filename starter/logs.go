@@ -188,7 +188,7 @@ func (r *runCollector) take() []history.Run {
 // show prints the lines of runs that are new.
 func (p *logPrinter) show(runs []history.Run) error {
 	for _, run := range runs {
-		lines, replayErr := workflows.Replay(run, p.options)
+		lines, replayErr := workflows.Log(run, p.options)
 		for _, logged := range lines[min(p.printed[run.RunID], len(lines)):] {
 			if err := p.line(newLogLine(logged)); err != nil {
 				return err

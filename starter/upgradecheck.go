@@ -100,7 +100,7 @@ func (s *server) replay(ctx context.Context, execution *workflowpb.WorkflowExecu
 	if err != nil {
 		return nil, s.explain("read the history of", subject{noun: "workflow", name: id}, err)
 	}
-	if _, err := workflows.Replay(read, s.options); err != nil {
+	if err := workflows.Replay(read, s.options); err != nil {
 		return &failedReplay{workflowRef: observe.RefOf(id, run), Type: execution.GetType().GetName(), Message: temporal.PlainText(err.Error())}, nil
 	}
 	return nil, nil

@@ -47,10 +47,8 @@ func TestHistoriesOfEveryVersionReplay(t *testing.T) {
 	}
 }
 
-// replay replays a run without its log.
 func replay(run history.Run) error {
-	_, err := Replay(run, client.Options{DataConverter: temporal.DataConverter()})
-	return err
+	return Replay(run, client.Options{DataConverter: temporal.DataConverter()})
 }
 
 func scenariosIn(t *testing.T, version string) []string {

@@ -102,7 +102,7 @@ func (s *testFleet) checkRuns(t *testing.T, workflowID string, check func(histor
 	var violations []string
 	for _, run := range runs {
 		violations = append(violations, check(run)...)
-		if _, err := workflows.Replay(run, client.Options{DataConverter: temporal.DataConverter()}); err != nil {
+		if err := workflows.Replay(run, client.Options{DataConverter: temporal.DataConverter()}); err != nil {
 			violations = append(violations, fmt.Sprintf("%s: replay: %v", run.WorkflowID, err))
 		}
 	}
