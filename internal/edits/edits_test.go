@@ -84,6 +84,7 @@ func TestAnEditSaysWhatItMeansForTheStepInProgress(t *testing.T) {
 		{"nothing", maintenancev1.NodeDraining, func(*spec) {}, nil},
 		{"any field of a drain", maintenancev1.NodeDraining, func(s *spec) { s.OnFailure = maintenancev1.FailureKeepCordoned }, []string{"the drain begins again"}},
 		{"any field of a wait for pods", maintenancev1.NodeWaitForPodCompletion, func(s *spec) { s.OnFailure = maintenancev1.FailureKeepCordoned }, []string{"the wait for pods begins again"}},
+		{"only the receivers", maintenancev1.NodeDraining, func(s *spec) { s.Notify = []drydockv1.Notification{{URL: "https://chat.example.com"}} }, nil},
 		{"a field of a later step", maintenancev1.NodePending, func(s *spec) { s.OnFailure = maintenancev1.FailureKeepCordoned }, nil},
 		{
 			"only the requestors", maintenancev1.NodeDraining, func(s *spec) { s.AdditionalRequestors = []string{"b.example.com", "c.example.com"} },

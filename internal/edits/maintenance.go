@@ -41,7 +41,7 @@ func CheckMaintenance(before, after maintenancev1.NodeMaintenanceSpec, state mai
 // MaintenanceEffects says what an edit means for a running maintenance in that state. changed are the paths of the changed fields.
 func MaintenanceEffects(before, after maintenancev1.NodeMaintenanceSpec, changed []string, state maintenancev1.NodeState) []string {
 	var effects []string
-	if len(without(changed, []string{"spec.additionalRequestors"})) > 0 {
+	if len(without(changed, []string{"spec.additionalRequestors", "spec.notify"})) > 0 {
 		switch state {
 		case maintenancev1.NodeDraining:
 			effects = append(effects, "the drain begins again")

@@ -49,3 +49,27 @@ func TestReceiversAreNotifiedOfALongWaitForASlotAndOfACancellation(t *testing.T)
 	require.Equal(t, "NoSlot", notices.ByURL[chat][0].Fact.Reason)
 	require.Equal(t, "Cancelled", notices.ByURL[chat][1].Fact.Reason)
 }
+
+func TestAnEditOfTheReceiversDoesNotDrainAgain(t *testing.T) {
+	w, in := workflowtest.NewWorld(t), workflowtest.RequestorMaintenance()
+	notices := w.RecordNotices()
+	w.Blocked["Drain"] = true
+	receivers := func(s *maintenancev1.NodeMaintenanceSpec) { s.Notify = []drydockv1.Notification{{URL: chat}} }
+	w.EachMinute(
+		edit(w, in, "", receivers),
+		func() {
+			require.Len(t, w.InputsOf("Drain"), 1)
+			w.Blocked["Drain"] = false
+		},
+		edit(w, in, "", func(s *maintenancev1.NodeMaintenanceSpec) {
+			receivers(s)
+			s.DrainSpec = &maintenancev1.DrainSpec{Force: true}
+		}),
+		w.RequireNodeKept(maintenancev1.NodeReady),
+		w.Signal(temporal.SignalDone, ""),
+	)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Equal(t, []string{"Ready", "Completed"}, notices.Events(chat))
+	require.Len(t, w.InputsOf("Drain"), 2)
+}

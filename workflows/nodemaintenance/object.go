@@ -120,12 +120,14 @@ func (m *nodeMaintenance) followRequestors(before, now []string) {
 // followSpec applies an edit of the spec: a drain or a wait in progress begins again with it. The requestors and the cordon stay: the requestors have
 // their own rules, and the cordon has been decided.
 func (m *nodeMaintenance) followSpec(before, now maintenancev1.NodeMaintenanceSpec) {
-	before.AdditionalRequestors, now.AdditionalRequestors = nil, nil
+	receivers := now.Notify // no step depends on them
+	m.spec.Notify, m.in.Object.Spec.Notify = receivers, receivers
+	before.AdditionalRequestors, now.AdditionalRequestors, before.Notify, now.Notify = nil, nil, nil, nil
 	//workflowcheck:ignore the order of a comparison does not matter
 	if reflect.DeepEqual(before, now) {
 		return
 	}
-	now.AdditionalRequestors, now.Cordon = m.spec.AdditionalRequestors, m.spec.Cordon
+	now.AdditionalRequestors, now.Cordon, now.Notify = m.spec.AdditionalRequestors, m.spec.Cordon, receivers
 	m.spec, m.in.Object.Spec = now, now
 	m.edits++
 	m.record.log.Info("Request edited", "generation", m.state.Object.Generation)
