@@ -220,10 +220,25 @@ func TestAppliedObjectsAreServedAndSurviveAKill(t *testing.T) {
 	status, page = get("http://" + s.webUI + "/")
 	require.Equal(t, http.StatusOK, status)
 	require.Contains(t, strings.ToLower(page), "<!doctype html>")
+	s.requireOwnNames()
 	s.requireRetention()
 
 	require.NoError(t, s.command.Process.Signal(os.Interrupt))
 	require.NoError(t, <-s.ended, s.logs)
+}
+
+// requireOwnNames requires that the Web UI refuses a page of another site whose name resolves to this machine.
+func (s *standalone) requireOwnNames() {
+	s.t.Helper()
+	for host, wanted := range map[string]int{s.webUI: http.StatusOK, "localhost:8233": http.StatusOK, "attacker.example.com:8233": http.StatusForbidden} {
+		request, err := http.NewRequestWithContext(s.t.Context(), http.MethodGet, "http://"+s.webUI+"/api/v1/namespaces/default/workflows", nil)
+		require.NoError(s.t, err)
+		request.Host = host
+		answer, err := http.DefaultClient.Do(request)
+		require.NoError(s.t, err)
+		require.NoError(s.t, answer.Body.Close())
+		require.Equal(s.t, wanted, answer.StatusCode, host)
+	}
 }
 
 func awaitReason(t *testing.T, objects kubeclient.Client, maintenance *maintenancev1.NodeMaintenance, reason string) {

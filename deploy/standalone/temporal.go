@@ -6,11 +6,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"strconv"
 	"time"
 
+	"github.com/grpc-ecosystem/grpc-gateway/v2/runtime"
+	"github.com/labstack/echo/v4"
 	"github.com/temporalio/ui-server/v2/server"
+	"github.com/temporalio/ui-server/v2/server/api"
 	uiconfig "github.com/temporalio/ui-server/v2/server/config"
 	"github.com/temporalio/ui-server/v2/server/server_options"
 	namespacepb "go.temporal.io/api/namespace/v1"
@@ -26,6 +30,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/webaccess"
 )
 
 const (
@@ -206,7 +211,7 @@ func (s *temporalServer) startWebUI(address string, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	s.ui = server.NewServer(server_options.WithConfigProvider(&uiconfig.Config{
+	s.ui = server.NewServer(server_options.WithAPIMiddleware([]api.Middleware{ownNames}), server_options.WithConfigProvider(&uiconfig.Config{
 		Host: host, Port: port, TemporalGRPCAddress: s.address, EnableUI: true, CORS: uiconfig.CORS{CookieInsecure: true}, HideLogs: true,
 	}))
 	s.webUI = "http://" + net.JoinHostPort(loopback(host), strconv.Itoa(port))
@@ -217,6 +222,16 @@ func (s *temporalServer) startWebUI(address string, log *slog.Logger) error {
 	}()
 	log.Info("Web UI", "url", s.webUI)
 	return nil
+}
+
+// ownNames keeps pages of other sites from the API of the Web UI, as the status page does: it can start and end everything.
+func ownNames(echo.Context) runtime.ServeMuxOption {
+	return runtime.WithMiddlewares(func(next runtime.HandlerFunc) runtime.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request, path map[string]string) {
+			handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { next(w, r, path) })
+			webaccess.OwnNames(nil, handler).ServeHTTP(w, r)
+		}
+	})
 }
 
 // prepare sets how long closed workflows are kept, and registers the search attributes.
