@@ -35,7 +35,7 @@ func (g *groupUpgrade) watchAgents(p *preparation) {
 				return
 			}
 			g.agentsBack(p, back)
-			p.giveUp(workflow.Now(ctx))
+			g.giveUp(p, workflow.Now(ctx))
 			g.record.showPreparation(ctx, p)
 		}
 	})
@@ -78,14 +78,8 @@ func (g *groupUpgrade) agentsBack(p *preparation, back []string) {
 	for _, name := range g.record.notStarted(slices.Concat(g.status.RemediationPlan...)) {
 		planned[name] = true
 	}
-	isBack := func(name string) bool { return slices.Contains(back, name) }
-	for _, part := range g.activeParts {
-		if part.of == p {
-			part.clusters = slices.DeleteFunc(part.clusters, isBack)
-		}
-	}
+	g.leaveParts(p, back)
 	for _, name := range back {
-		delete(p.offline, name)
 		p.progress[name] = precache.Progress{State: ranv1.PreparationNotStarted}
 		switch {
 		case p.late:
@@ -98,14 +92,25 @@ func (g *groupUpgrade) agentsBack(p *preparation, back []string) {
 }
 
 // giveUp ends the wait for agents that is over.
-func (p *preparation) giveUp(now time.Time) {
-	for _, name := range workflow.DeterministicKeys(p.offline) {
-		if !now.Before(p.offline[name]) {
-			delete(p.offline, name)
-			p.progress[name] = precache.Progress{
-				State: p.work.Kind.TimedOut(), Reason: temporal.ErrJobTimedOut,
-				Message: fmt.Sprintf("its agent was offline for %s: %s", p.work.Timeout, p.progress[name].Message),
-			}
+func (g *groupUpgrade) giveUp(p *preparation, now time.Time) {
+	over := slices.DeleteFunc(workflow.DeterministicKeys(p.offline), func(name string) bool { return now.Before(p.offline[name]) })
+	g.leaveParts(p, over)
+	for _, name := range over {
+		p.progress[name] = precache.Progress{
+			State: p.work.Kind.TimedOut(), Reason: temporal.ErrJobTimedOut,
+			Message: fmt.Sprintf("its agent was offline for %s: %s", p.work.Timeout, p.progress[name].Message),
+		}
+	}
+}
+
+// leaveParts ends the wait for clusters. Their ClusterPreparations, which may still work on others, report nothing new about them.
+func (g *groupUpgrade) leaveParts(p *preparation, names []string) {
+	for _, name := range names {
+		delete(p.offline, name)
+	}
+	for _, part := range g.activeParts {
+		if part.of == p {
+			part.clusters = slices.DeleteFunc(part.clusters, func(name string) bool { return slices.Contains(names, name) })
 		}
 	}
 }

@@ -30,6 +30,8 @@ type agentJobs struct {
 	most    int
 	// leaves: the next cluster goes offline before its Job exists.
 	leaves atomic.Bool
+	// slow: no Job is complete.
+	slow atomic.Bool
 }
 
 // worldOfAgents is a world whose clusters have no credentials.
@@ -63,6 +65,9 @@ func worldOfAgents(t *testing.T, clusters []string) (*workflowtest.World, *agent
 func (a *agentJobs) complete(w *workflowtest.World) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.slow.Load() {
+		return
+	}
 	number := min(100, len(a.running))
 	children := map[string]bool{}
 	for _, job := range a.running[:number] {
@@ -156,6 +161,22 @@ func TestAnAgentThatStaysOfflineTimesOut(t *testing.T) {
 	asked := agents.asked
 	require.Equal(t, "c1", asked[len(asked)-1].Cluster)
 	require.True(t, asked[len(asked)-1].Deadline.After(asked[0].Deadline.Add(45*time.Minute)))
+}
+
+// Its ClusterPreparation still works on another cluster when the wait for the agent is over.
+func TestAnAgentThatStaysOfflineTimesOutBeforeTheOthersEnd(t *testing.T) {
+	w, agents := worldOfAgents(t, []string{"c1", "c2"})
+	agents.slow.Store(true)
+	w.GoOffline("c1")
+	w.SimulateAfter(61*time.Minute, func() { agents.slow.Store(false) })
+	w.RegisterDelayedCallback(func() {
+		status := workflowtest.StatusOf[workflowtest.GroupStatus](w)
+		require.Equal(t, map[string]ranv1.PreparationState{"c1": ranv1.PrecacheTimeout, "c2": ranv1.PreparationSucceeded}, status.Precaching.Status)
+		w.SignalWorkflow(temporal.SignalCancel, nil)
+	}, 70*time.Minute)
+	object := workflowtest.ARollout()
+	object.Spec.PreCaching, object.Spec.Enable = true, new(bool)
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: object})
 }
 
 func TestALatePreparationWaitsForAnAgentThatIsOfflineAgain(t *testing.T) {
