@@ -19,8 +19,8 @@ type Right struct{ Account, Verb, Resource string }
 // String describes the right: "drydock-initiator: patch nodes".
 func (r Right) String() string { return r.Account + ": " + r.Verb + " " + r.Resource }
 
-// GrantedRights returns what the shipped roles give to the accounts of the workers, in order. Roles that no manifest binds are for harbors, in the namespaces of
-// the initiator's choice.
+// GrantedRights returns what the shipped roles give to the accounts of the workers, in order. Roles that no manifest binds are for namespaces of the user's choice:
+// one of the hub, and others of the initiator.
 func GrantedRights() ([]Right, error) {
 	roles, err := rbac.Roles()
 	if err != nil {
@@ -37,7 +37,11 @@ func GrantedRights() ([]Right, error) {
 				accounts[account] = true
 			}
 		}
-		if len(accounts) == 0 {
+		switch {
+		case len(accounts) > 0:
+		case role.Name == "drydock-copied-configmaps":
+			accounts[hubAccount] = true
+		default:
 			accounts[initiatorAccount] = true
 		}
 		for _, rule := range role.Rules {
