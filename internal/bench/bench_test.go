@@ -57,7 +57,7 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	rolled := report.Policies[0]
 	require.Equal(t, 1, rolled.BetweenBatches.Count)
 	for what, measured := range map[string]float64{
-		"wall": rolled.Wall, "between batches": rolled.BetweenBatchesMax, "writes": rolled.Requests.ByTarget["patch placements"], "events": rolled.EventsEach,
+		"wall": rolled.Wall, "wall of the loop": rolled.LoopWall, "between batches": rolled.BetweenBatchesMax, "writes": rolled.Requests.ByTarget["patch placements"], "events": rolled.EventsEach,
 		"memory": float64(rolled.Worker.PeakMemoryBytes),
 	} {
 		require.Positive(t, measured, what)

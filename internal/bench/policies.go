@@ -30,6 +30,8 @@ import (
 type PolicyResult struct {
 	Size PolicySize `json:"size"`
 	Wall float64    `json:"wall"`
+	// LoopWall is the wall time of the loop on another hub.
+	LoopWall float64 `json:"loopWall"`
 	// BetweenBatches is the time from the compliance of the last cluster of a batch to the first enforcement in the next batch; BetweenBatchesMax is
 	// the longest.
 	BetweenBatches    Latency `json:"betweenBatches"`
@@ -51,6 +53,13 @@ func (r *Report) runPolicies(ctx context.Context, sizes []PolicySize, progress i
 			result, err = h.measure(ctx, size)
 			return err
 		})
+		if err == nil {
+			err = onHub(ctx, progress, nil, func(h *simulatedHub) error {
+				took, err := h.loop(ctx, size)
+				result.LoopWall = took.Seconds()
+				return err
+			})
+		}
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", size, err)
 		}
@@ -92,16 +101,21 @@ func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy s
 	return errors.Join(err, f.Stop())
 }
 
-// measure rolls out policies to clusters that comply as soon as a policy is enforced on them.
-func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResult, error) {
+// prepare creates clusters, and policies with which they do not comply.
+func (h *simulatedHub) prepare(ctx context.Context, size PolicySize) (policies []string, err error) {
 	if err := h.register(ctx, size.Clusters); err != nil {
-		return PolicyResult{}, err
+		return nil, err
 	}
-	var policies []string
 	for i := range size.Policies {
 		policies = append(policies, fmt.Sprintf("policy-%d", i+1))
 	}
-	if err := h.createPolicies(ctx, policies, nil, size.Clusters); err != nil {
+	return policies, h.createPolicies(ctx, policies, nil, size.Clusters)
+}
+
+// measure rolls out policies to clusters that comply as soon as a policy is enforced on them.
+func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResult, error) {
+	policies, err := h.prepare(ctx, size)
+	if err != nil {
 		return PolicyResult{}, err
 	}
 	rollout := policyRollout("policies", policies...)
@@ -188,10 +202,7 @@ func (h *simulatedHub) createPolicies(ctx context.Context, names, clusters []str
 
 // awaitCompliance waits until a policy has the compliance status of that many clusters.
 func (h *simulatedHub) awaitCompliance(ctx context.Context, name string, count int) error {
-	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("policy.open-cluster-management.io/v1")
-	list.SetKind("PolicyList")
-	changes, err := h.hub.Watch(ctx, list, kubeclient.InNamespace(rolloutNamespace), kubeclient.MatchingFields{"metadata.name": name})
+	changes, err := h.hub.Watch(ctx, policyList(), kubeclient.InNamespace(rolloutNamespace), kubeclient.MatchingFields{"metadata.name": name})
 	if err != nil {
 		return err
 	}
@@ -204,6 +215,13 @@ func (h *simulatedHub) awaitCompliance(ctx context.Context, name string, count i
 		return len(statuses) >= count, nil
 	})
 	return err
+}
+
+func policyList() *unstructured.UnstructuredList {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("policy.open-cluster-management.io/v1")
+	list.SetKind("PolicyList")
+	return list
 }
 
 // policyObjects are a policy that requires a ConfigMap with its name, and its binding and placement.

@@ -81,6 +81,8 @@ func (r Report) policyGroups() [][]line[PolicyResult] {
 	return [][]line[PolicyResult]{
 		{
 			{"wall time", func(r PolicyResult) string { return seconds(r.Wall) }},
+			{"wall time of the loop", func(r PolicyResult) string { return seconds(r.LoopWall) }},
+			{"Drydock / loop", func(r PolicyResult) string { return fmt.Sprintf("%.2f", r.Wall/r.LoopWall) }},
 			{"time between batches, p50 / p99", func(r PolicyResult) string { return r.BetweenBatches.String() }},
 			{"longest", func(r PolicyResult) string { return seconds(r.BetweenBatchesMax) }},
 		},
