@@ -255,10 +255,10 @@ func restoreAll(ctx context.Context, p *remediation.PlacementResult, hub *kube.C
 			continue
 		}
 		err := restoreObjects(ctx, p, hub, in, item, damages[item])
-		if place >= 0 {
-			err = refused(p, written[place], err)
+		if place >= 0 && remediation.IsRefused(refused(p, written[place], err)) {
+			continue // only its clusters wait
 		}
-		if err != nil && !remediation.IsRefused(err) {
+		if err != nil {
 			return err
 		}
 	}

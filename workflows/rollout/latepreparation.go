@@ -27,7 +27,7 @@ func (g *groupUpgrade) watchAvailability(ctx workflow.Context, p *preparation, c
 		for {
 			var seen rollouts.SeenClusters
 			err := retrier.Watch(ctx, fmt.Sprintf("watch whether %d clusters are Available", len(clusters)), g.hub.AwaitAvailabilityChange,
-				rollouts.AvailabilityWatch{Clusters: clusters, Away: p.away}, &seen)
+				rollouts.AvailabilityWatch{Clusters: clusters, Away: workflow.DeterministicKeys(p.away)}, &seen)
 			switch {
 			case ctx.Err() != nil:
 				return
@@ -37,7 +37,10 @@ func (g *groupUpgrade) watchAvailability(ctx workflow.Context, p *preparation, c
 					return
 				}
 			case seen.WorkersAway == nil:
-				p.away = slices.Concat(seen.Offline, seen.Deleted)
+				p.away = map[string]bool{}
+				for _, name := range slices.Concat(seen.Offline, seen.Deleted) {
+					p.away[name] = true
+				}
 			}
 		}
 	})
@@ -47,7 +50,7 @@ func (g *groupUpgrade) watchAvailability(ctx workflow.Context, p *preparation, c
 func (g *groupUpgrade) leaveOffline(ctx workflow.Context, p *preparation, clusters []string) {
 	for _, name := range clusters {
 		state := p.progress[name].State
-		if slices.Contains(p.away, name) && (!state.Over() || state == p.work.Kind.TimedOut()) {
+		if p.away[name] && (!state.Over() || state == p.work.Kind.TimedOut()) {
 			p.progress[name] = precache.Progress{State: ranv1.PreparationNotStarted}
 			p.late = true
 			g.record.log.Info("Cluster is offline and will be prepared when it starts", "kind", p.work.Kind, "cluster", name)

@@ -42,7 +42,7 @@ type preparation struct {
 	offlineChanged bool
 	// away are the clusters that are offline or deleted, as far as is known. late: the clusters that are not started were offline when the others were
 	// prepared. Each is prepared when it starts.
-	away []string
+	away map[string]bool
 	late bool
 	// hold returns the hold on a cluster; nil: it is not held.
 	hold func(cluster string) *drydockv1.Hold
@@ -207,7 +207,7 @@ func (g *groupUpgrade) prepareClusters(ctx workflow.Context, p *preparation, int
 	defer stopWatching()
 	g.watchAvailability(watching, p, clusters)
 	ended := func() bool {
-		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.progress[name].State.Over() && !slices.Contains(p.away, name) })
+		return !slices.ContainsFunc(clusters, func(name string) bool { return !p.progress[name].State.Over() && !p.away[name] })
 	}
 	waiting, stopWaiting := workflow.NewDisconnectedContext(ctx)
 	_ = workflow.Await(waiting, func() bool { return ended() || interrupted() || ctx.Err() != nil && len(g.activeParts) == 0 })

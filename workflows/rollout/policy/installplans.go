@@ -167,7 +167,8 @@ func (g *watchGroup) watchPlans(ctx workflow.Context, reports int) {
 	case ctx.Err() != nil:
 	case err != nil:
 		g.postpone(ctx, "its Subscriptions are not watched: "+temporal.ErrorMessage(err))
-		_, _ = workflow.AwaitWithTimeout(ctx, MaxRetryPause, g.plansChanged)
+		options := workflow.AwaitOptions{Timeout: MaxRetryPause, TimerOptions: workflow.TimerOptions{Summary: "before InstallPlans are watched again"}}
+		_, _ = workflow.AwaitWithOptions(ctx, options, g.plansChanged) // it cancels its timer
 	default:
 		g.recordPlans(ctx, changes)
 	}
