@@ -32,7 +32,7 @@ const patience = 2 * time.Minute
 
 func TestControllers(t *testing.T) {
 	stack := devstacktest.Start(t, devstack.Options{
-		Clusters: []devstack.ClusterOptions{{Name: "spoke", ControlPlaneOnly: true}, {Name: "annotated", ControlPlaneOnly: true}},
+		Clusters: []devstack.ClusterOptions{{Name: "spoke", ControlPlaneOnly: true}, {Name: "annotated", ControlPlaneOnly: true}, {Name: "harbors", ControlPlaneOnly: true}},
 		Temporal: &devstack.TemporalOptions{},
 	})
 	server, err := client.Dial(client.Options{HostPort: stack.Temporal.Address, Logger: slog.New(slog.NewTextHandler(io.Discard, nil))})
@@ -41,6 +41,7 @@ func TestControllers(t *testing.T) {
 	_, err = temporal.RegisterSearchAttributes(t.Context(), server, "default")
 	require.NoError(t, err)
 	t.Run("wait for their CRDs and for other operators", func(t *testing.T) { waitForCRDsAndOperators(t, stack.Cluster("spoke"), server) })
+	t.Run("manage a HarborCluster that changes as it is released", func(t *testing.T) { harborEditedAsItIsReleased(t, stack.Cluster("harbors"), server) })
 	t.Run("maintain annotated nodes", func(t *testing.T) { maintainAnnotatedNodes(t, stack.Cluster("annotated"), server) })
 }
 

@@ -164,16 +164,22 @@ func (r *requests[T]) Reconcile(ctx context.Context, request reconcile.Request) 
 		return reconcile.Result{}, err
 	}
 	last, err := runOf(ctx, r.temporal, id)
-	if err != nil || r.follows && last.running {
+	if err != nil {
 		return reconcile.Result{}, err
 	}
 	cached := r.new()
 	switch err := r.cluster.Cache.Get(ctx, request.NamespacedName, cached); {
+	case apierrors.IsNotFound(err) && r.follows:
+		return reconcile.Result{}, nil
 	case apierrors.IsNotFound(err):
 		r.pace.forget(request.NamespacedName)
 		return r.endIfGone(ctx, id, last)
 	case err != nil:
 		return reconcile.Result{}, err
+	case r.follows && last.running && cached.GetDeletionTimestamp() == nil && controllerutil.ContainsFinalizer(cached, r.finalizer):
+		return reconcile.Result{}, nil
+	case r.follows && last.running: // the run has not taken the object yet, or is about to end, and may not see this change
+		return reconcile.Result{RequeueAfter: occupiedPause}, nil
 	}
 	object := cached.DeepCopyObject().(T)
 	of := temporal.Object{
