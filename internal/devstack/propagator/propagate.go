@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
@@ -194,7 +195,7 @@ func (p *Propagator) write(ctx context.Context, key client.ObjectKey, r replica,
 	if err := p.ensureNamespace(ctx, key.Namespace); err != nil {
 		return err
 	}
-	object := &unstructured.Unstructured{Object: map[string]any{"spec": root.DeepCopy().Object["spec"]}}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": runtime.DeepCopyJSONValue(root.Object["spec"])}}
 	object.SetGroupVersionKind(policyKind)
 	object.SetNamespace(key.Namespace)
 	object.SetName(key.Name)
