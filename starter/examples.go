@@ -149,7 +149,10 @@ drydock harbor apply -f harbor.yaml --cluster spoke-1 --wait`,
 	"hold": `
 # stop new disruption in one cluster, or everywhere
 drydock hold --cluster spoke-1 --reason "storage incident"
-drydock hold --all --reason "pager storm"`,
+drydock hold --all --reason "pager storm"
+
+# after a restore of Temporal's database, before the workers start
+drydock hold --all --restored --reason "restored the backup of 02:00"`,
 	"hold status": `drydock hold status`,
 	"release": `
 drydock release --cluster spoke-1 --reason "storage is healthy"

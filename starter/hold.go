@@ -16,6 +16,7 @@ import (
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/observe"
+	"drydock.dev/drydock/internal/restored"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -37,9 +38,22 @@ Running steps finish: a drain continues until it ends. No further cluster, node,
 cordoned, drained or made ready, and no job is started. Health checks, cleanup, the return of nodes to service, and cancel continue to work.
 Timeouts of rollouts with a held cluster are suspended. The hold lasts until it is released, also across restarts.
 
-A second hold of the same cluster replaces the actor and the reason.`,
+A second hold of the same cluster replaces the actor and the reason.
+
+After a restore of Temporal's database from a backup, use --all --restored before the workers start. Every restored workflow then knows the hold before it
+continues, and none repeats what it did after the backup. Holds that the hub has stay.`,
 	}
-	c.addHoldFlags(cmd, c.hold)
+	afterRestore := false
+	c.addHoldFlags(cmd, func(ctx context.Context, s *server, request emergency.Request) error {
+		switch {
+		case !afterRestore:
+			return c.hold(ctx, s, request)
+		case !request.All:
+			return usagef("--restored is for all clusters: set --all")
+		}
+		return c.holdRestored(ctx, s, request)
+	})
+	cmd.Flags().BoolVar(&afterRestore, "restored", false, "Temporal's database was restored from a backup, and no worker has started since; with --all")
 	cmd.AddCommand(newHoldStatus(c))
 	return cmd
 }
@@ -160,6 +174,19 @@ func (c *cli) holdLater(ctx context.Context, s *server, request emergency.Reques
 		"work that is due at that moment may start before it. Then see `%s`", showHolds)
 	pending := pendingHold{Pending: request, Answer: emergency.Answer{Changes: []emergency.Change{}, Holds: []drydockv1.Hold{}}}
 	return c.print(pending, func(*page) {})
+}
+
+// holdRestored holds what was restored from a backup, before the workers start.
+func (c *cli) holdRestored(ctx context.Context, s *server, request emergency.Request) error {
+	notified, err := restored.Hold(ctx, s, request)
+	if err != nil {
+		return err
+	}
+	answer := emergency.Answer{Changes: []emergency.Change{}, Holds: []drydockv1.Hold{}, Subscribers: notified}
+	return c.print(pendingHold{Pending: request, Answer: answer}, func(w *page) {
+		fmt.Fprintf(w, "every cluster is held: %s notified; start the workers, cancel what is over, and then `%s`\n",
+			subscribersText(notified), emergency.ReleaseCommand(drydockv1.HoldAll))
+	})
 }
 
 // pendingHold is the answer to a hold that waits for a worker.

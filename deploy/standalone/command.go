@@ -59,7 +59,8 @@ Who can reach the address of Temporal may steer everything: by default only prog
 	flags.StringVar(&o.worker.Connection.EncryptionKeyFile, "encryption-key-file", os.Getenv("DRYDOCK_ENCRYPTION_KEY_FILE"),
 		"file with the keys that encrypt what Temporal stores (env DRYDOCK_ENCRYPTION_KEY_FILE; default: no encryption)")
 	o.worker.AddFlags(flags)
-	_ = cmd.MarkFlagRequired("data")
+	requireFlags(cmd, "data")
+	cmd.AddCommand(newBackupCommand(), newRestoreCommand())
 	return cmd
 }
 
@@ -94,12 +95,12 @@ func (o *options) run(ctx context.Context, logs io.Writer) error {
 		return fmt.Errorf("--data: %w", err)
 	}
 	defer unlock()
-	server, err := startTemporal(filepath.Join(o.data, "temporal.db"), o.temporal, o.webUI, log)
+	server, err := startTemporal(filepath.Join(o.data, databaseFile), o.temporal, o.webUI, log)
 	if err != nil {
 		return err
 	}
 	defer server.stop()
-	if err := server.prepare(ctx); err != nil {
+	if err := server.prepare(ctx, o.data, log); err != nil {
 		return err
 	}
 	o.worker.Connection.Address, o.worker.Connection.Namespace, o.worker.Connection.ConfigFile = server.address, namespace, os.DevNull

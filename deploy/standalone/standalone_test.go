@@ -30,6 +30,7 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -204,6 +205,8 @@ func TestAppliedObjectsAreServedAndSurviveAKill(t *testing.T) {
 	}, 2*time.Minute, 100*time.Millisecond)
 	awaitReason(t, objects, maintenance, "Draining")
 	before := s.runOf(maintenance)
+	backup := filepath.Join(t.TempDir(), "backup.db")
+	require.Contains(t, runProgram(t, "backup", "--data", data, "--to", backup), "is a backup")
 
 	s.kill()
 	s = start(t, data, kubeconfig)
@@ -214,17 +217,89 @@ func TestAppliedObjectsAreServedAndSurviveAKill(t *testing.T) {
 
 	t.Logf("%d MiB with one maintenance", s.residentMiB())
 	require.Less(t, s.residentMiB(), 400)
-	status, page := get("http://" + s.page + "/")
-	require.Equal(t, http.StatusOK, status)
+	code, page := get("http://" + s.page + "/")
+	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, page, "worker-1")
-	status, page = get("http://" + s.webUI + "/")
-	require.Equal(t, http.StatusOK, status)
+	code, page = get("http://" + s.webUI + "/")
+	require.Equal(t, http.StatusOK, code)
 	require.Contains(t, strings.ToLower(page), "<!doctype html>")
 	s.requireOwnNames()
 	s.requireRetention()
 
-	require.NoError(t, s.command.Process.Signal(os.Interrupt))
-	require.NoError(t, <-s.ended, s.logs)
+	// The drain of the backup has ended since. What follows it waits until a person has looked.
+	s.stop()
+	require.Contains(t, runProgram(t, "restore", "--data", data, "--from", backup), "the database that was there is")
+	s = start(t, data, kubeconfig)
+	s.awaitReady()
+	require.Equal(t, before, s.runOf(maintenance))
+	server := s.dial()
+	status := func(workflowID string, into any) error {
+		answer, err := server.QueryWorkflow(t.Context(), workflowID, "", temporal.QueryStatus)
+		if err != nil {
+			return err
+		}
+		return answer.Get(into)
+	}
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		found := maintenancev1.NodeMaintenanceStatus{}
+		if assert.NoError(c, status(temporal.NodeMaintenanceID("spoke-1", maintenance.Namespace, maintenance.Name), &found)) && assert.NotNil(c, found.Wait) {
+			assert.Equal(c, emergency.ReasonHeld, found.Wait.Reason)
+			assert.Contains(c, found.Wait.Message, "restored from the backup backup.db")
+		}
+	}, 2*time.Minute, 100*time.Millisecond)
+	released, err := server.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
+		WorkflowID: temporal.EmergencyStopID, UpdateName: temporal.UpdateRelease, Args: []any{emergency.Request{All: true}}, WaitForStage: client.WorkflowUpdateStageCompleted,
+	})
+	require.NoError(t, err)
+	require.NoError(t, released.Get(t.Context(), nil))
+	awaitGone(t, objects, pod)
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		found := maintenancev1.NodeMaintenanceStatus{}
+		if assert.NoError(c, status(temporal.NodeMaintenanceID("spoke-1", maintenance.Namespace, maintenance.Name), &found)) {
+			assert.Equal(c, maintenancev1.NodeReady, found.State)
+		}
+	}, 2*time.Minute, 100*time.Millisecond)
+	s.stop()
+}
+
+// stop ends the process as a supervisor does.
+func (s *standalone) stop() {
+	s.t.Helper()
+	require.NoError(s.t, s.command.Process.Signal(os.Interrupt))
+	require.NoError(s.t, <-s.ended, s.logs)
+}
+
+// runProgram runs the program to its end, and returns what it prints.
+func runProgram(t *testing.T, args ...string) string {
+	t.Helper()
+	output, err := exec.CommandContext(t.Context(), program, args...).CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	return string(output)
+}
+
+func TestWhatIsNoBackupIsNotRestored(t *testing.T) {
+	data := t.TempDir()
+	database, file := filepath.Join(data, databaseFile), filepath.Join(t.TempDir(), "backup.db")
+	_, err := openDatabase(database)
+	require.NoError(t, err)
+	require.NoError(t, backUp(t.Context(), database, file))
+	require.ErrorContains(t, backUp(t.Context(), database, file), "--to: "+file+" exists")
+	before, err := os.ReadFile(database)
+	require.NoError(t, err)
+
+	_, err = restore(t.Context(), file+".missing", data)
+	require.ErrorIs(t, err, os.ErrNotExist)
+	cut, err := os.ReadFile(file)
+	require.NoError(t, err)
+	for _, content := range [][]byte{[]byte("text"), cut[:len(cut)/2], {}} {
+		require.NoError(t, os.WriteFile(file, content, 0o600))
+		_, err = restore(t.Context(), file, data)
+		require.Error(t, err)
+	}
+	now, err := os.ReadFile(database)
+	require.NoError(t, err)
+	require.Equal(t, before, now)
+	require.NoFileExists(t, filepath.Join(data, restoredFile))
 }
 
 // requireOwnNames requires that the Web UI refuses a page of another site whose name resolves to this machine.

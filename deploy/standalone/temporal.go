@@ -234,8 +234,8 @@ func ownNames(echo.Context) runtime.ServeMuxOption {
 	})
 }
 
-// prepare sets how long closed workflows are kept, and registers the search attributes.
-func (s *temporalServer) prepare(ctx context.Context) error {
+// prepare sets how long closed workflows are kept, registers the search attributes, and holds what was restored from a backup.
+func (s *temporalServer) prepare(ctx context.Context, data string, log *slog.Logger) error {
 	options, err := temporal.Connection{Address: s.address, Namespace: namespace, ConfigFile: os.DevNull}.Options(nil, nil)
 	if err != nil {
 		return err
@@ -250,8 +250,10 @@ func (s *temporalServer) prepare(ctx context.Context) error {
 	}); err != nil {
 		return fmt.Errorf("set the retention of Temporal namespace %s: %w", namespace, err)
 	}
-	_, err = temporal.RegisterSearchAttributes(ctx, client, namespace)
-	return err
+	if _, err = temporal.RegisterSearchAttributes(ctx, client, namespace); err != nil {
+		return err
+	}
+	return holdIfRestored(ctx, data, client, log)
 }
 
 // failed returns why the Web UI ended; nil once ctx is done.

@@ -103,3 +103,35 @@ func (p *postgreSQL) accepts(ctx context.Context) error {
 	}
 	return nil
 }
+
+// databases are those of Temporal, with the directories of their schemas.
+var databases = map[string]string{"temporal": "postgresql/v12/temporal", "temporal_visibility": "postgresql/v12/visibility"}
+
+// BackUp writes dumps of the databases to a directory, while Temporal runs.
+func (t *Temporal) BackUp(ctx context.Context, dir string) error {
+	for database := range databases {
+		if err := t.postgres.run(ctx, "pg_dump", "-Fc", "-f", filepath.Join(dir, database+".dump"), database); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Restore replaces the databases by the dumps of BackUp, while Temporal's services do not run.
+func (t *Temporal) Restore(ctx context.Context, dir string) error {
+	for database := range databases {
+		if err := t.postgres.run(ctx, "pg_restore", "--clean", "--if-exists", "-d", database, filepath.Join(dir, database+".dump")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// run runs a client program of PostgreSQL.
+func (p *postgreSQL) run(ctx context.Context, program string, args ...string) error {
+	args = append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", postgresUser}, args...)
+	if output, err := exec.CommandContext(ctx, filepath.Join(p.programs, program), args...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%s: %w\n%s", program, err, lastLines(string(output), 15))
+	}
+	return nil
+}

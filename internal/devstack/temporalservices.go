@@ -101,7 +101,7 @@ func (t *Temporal) startServices(ctx context.Context) error {
 		return err
 	}
 	var schemas errgroup.Group
-	for database, schema := range map[string]string{"temporal": "postgresql/v12/temporal", "temporal_visibility": "postgresql/v12/visibility"} {
+	for database, schema := range databases {
 		schemas.Go(func() error { return t.createSchema(ctx, database, schema) })
 	}
 	if err := schemas.Wait(); err != nil {

@@ -81,6 +81,34 @@ func TestWorkflowsStartedDuringAHoldOnlyWait(t *testing.T) {
 	require.Len(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), workers+1)
 }
 
+// After a restore from a backup, workflows know the hold before a worker runs: the drain ends while none does, and its Job is due as soon as one runs.
+func TestRestoredWorkIsHeldBeforeItContinues(t *testing.T) {
+	alone(t)
+	spoke := theFleet.Cluster("spoke-3")
+	slowPod := deploySlowPod(t, spoke, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
+	before := len(actionsOf(t, spoke))
+	succeeds(t, "hold", "--cluster", "spoke-4", "--reason", "hall 4")
+	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--cluster", "spoke-4") })
+	startRollout(t, rollout("restored", "", 60, spoke.Name))
+	awaitEviction(t, spoke, slowPod)
+	require.NoError(t, theFleet.Worker.Kill())
+	releasePods(t, spoke, slowPod)
+
+	require.Contains(t, drydock(t, "hold", "--cluster", spoke.Name, "--restored").err, "--restored is for all clusters: set --all")
+	require.Regexp(t, `every cluster is held: \d+ workflows are notified`, succeeds(t, "hold", "--all", "--restored", "--reason", "back from tape"))
+	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "release", "--all") })
+	require.NoError(t, theFleet.Worker.Start(t.Context()))
+	awaitStatus(t, "restored", func(s ranv1.ClusterGroupUpgradeStatus) bool {
+		return s.Held != nil && s.Held.Reason == "back from tape" && clusterAt(s, 0).Reason == reasonHeld
+	})
+	require.Equal(t, 1, fleet.Count(nil, actionsOf(t, spoke)[before:])[fleet.ActionJob], "only the control plane has had its Job")
+	require.Contains(t, succeeds(t, "hold", "status"), "hall 4", "the hub has it")
+
+	succeeds(t, "release", "--all")
+	succeeds(t, "upgrade", "status", "restored", "--watch")
+	require.Len(t, fleet.Cordoned(actionsOf(t, spoke)[before:]), workers+1)
+}
+
 // releasePods lets the pods of a Deployment terminate, and scales it down.
 func releasePods(t *testing.T, spoke *devstack.Cluster, app string) {
 	t.Helper()
