@@ -126,6 +126,11 @@ postgresql:
 e2e-postgres: servers build postgresql ## Run the core of the end-to-end tests on Temporal as in production (a process for each service, PostgreSQL), and restart each of its servers
 	TEMPORAL_ON=postgresql $(GO_TEST) -p 1 -count 1 -run OnPostgreSQL ./internal/devstack ./internal/temporal ./internal/e2e ./internal/chaos
 
+.PHONY: install-test
+install-test: servers postgresql helm ## Install the images and the packaged chart on the local stack, with Temporal on PostgreSQL, and finish a rollout there
+	@rm -rf bin/chart && $(MAKE) --no-print-directory images chart PLATFORMS=linux/$$(go env GOARCH) VERSION=v0.0.0-install
+	INSTALL_TEST="$(CURDIR)/bin" $(GO_TEST) -count 1 ./internal/installtest
+
 # The tests of notifications send it alerts. Without it only they fail.
 .PHONY: alertmanager
 alertmanager:

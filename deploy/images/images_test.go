@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"bytes"
 	"crypto/x509"
-	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -22,11 +21,11 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
-	"github.com/google/go-containerregistry/pkg/v1/mutate"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	"github.com/stretchr/testify/require"
 
+	"drydock.dev/drydock/internal/charttest"
 	"drydock.dev/drydock/internal/charttest/chroot"
 )
 
@@ -91,15 +90,11 @@ func tagged(t *testing.T, dir string) v1.Image {
 	manifest, err := top.IndexManifest()
 	require.NoError(t, err)
 	require.Equal(t, version, manifest.Manifests[0].Annotations[annotationRef])
-	platforms, err := top.ImageIndex(manifest.Manifests[0].Digest)
+	built, err := charttest.ImageOf(dir)
 	require.NoError(t, err)
-	listed, err := platforms.IndexManifest()
+	digest, err := built.Digest()
 	require.NoError(t, err)
-	require.Len(t, listed.Manifests, 1)
-	require.Equal(t, runtime.GOARCH, listed.Manifests[0].Platform.Architecture)
-	built, err := platforms.Image(listed.Manifests[0].Digest)
-	require.NoError(t, err)
-	requireSBOM(t, top, manifest.Manifests[1:], listed.Manifests[0].Digest)
+	requireSBOM(t, top, manifest.Manifests[1:], digest)
 	return built
 }
 
@@ -154,32 +149,15 @@ func requireConfig(t *testing.T, built v1.Image, image image) {
 // unpack writes the files of an image to a directory, and returns their names.
 func unpack(t *testing.T, built v1.Image, dir string) []string {
 	t.Helper()
-	packed := mutate.Extract(built)
-	defer packed.Close()
+	headers, err := charttest.Unpack(built, dir)
+	require.NoError(t, err)
 	var names []string
-	for archive := tar.NewReader(packed); ; {
-		header, err := archive.Next()
-		if errors.Is(err, io.EOF) {
-			return names
-		}
-		require.NoError(t, err)
+	for _, header := range headers {
 		names = append(names, header.Name)
 		require.Zero(t, header.Uid+header.Gid, header.Name)
-		path := filepath.Join(dir, header.Name)
-		switch header.Typeflag {
-		case tar.TypeDir:
-			require.NoError(t, os.MkdirAll(path, 0o755))
-		case tar.TypeSymlink:
-			require.NoError(t, os.Symlink(header.Linkname, path))
-		case tar.TypeReg:
-			require.Zero(t, header.Mode&0o022, "%s can be written by others", header.Name)
-			content, err := io.ReadAll(archive)
-			require.NoError(t, err)
-			require.NoError(t, os.WriteFile(path, content, fs.FileMode(header.Mode)))
-		default:
-			t.Fatalf("%s has type %c", header.Name, header.Typeflag)
-		}
+		require.False(t, header.Typeflag == tar.TypeReg && header.Mode&0o022 != 0, "%s can be written by others", header.Name)
 	}
+	return names
 }
 
 // requireReadOnly makes the directories of a root read-only.

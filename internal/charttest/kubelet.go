@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -24,8 +25,8 @@ import (
 // volumes and the token of its ServiceAccount, and runs as the user of the image.
 type Kubelet struct {
 	Cluster *devstack.Cluster
-	// Programs is the directory with the programs of the images, by their names.
-	Programs string
+	// Programs is the directory with the programs of the images, by their names. Images is that of their OCI layouts, which are used instead if it is set.
+	Programs, Images string
 	// Dir has the roots of the containers, by their names. Volumes stay there.
 	Dir string
 }
@@ -35,8 +36,8 @@ const accountDir = "/var/run/secrets/kubernetes.io/serviceaccount"
 // Command prepares a container of a pod.
 func (k Kubelet) Command(ctx context.Context, pod corev1.PodSpec, container corev1.Container) (*exec.Cmd, error) {
 	root := filepath.Join(k.Dir, container.Name)
-	program := path.Base(strings.Split(container.Image, ":")[0])
-	if err := install(filepath.Join(k.Programs, program), root); err != nil {
+	image, err := k.install(path.Base(strings.Split(container.Image, ":")[0]), root)
+	if err != nil {
 		return nil, err
 	}
 	for _, mount := range container.VolumeMounts {
@@ -53,8 +54,8 @@ func (k Kubelet) Command(ctx context.Context, pod corev1.PodSpec, container core
 	if err != nil {
 		return nil, err
 	}
-	run := chroot.Command(ctx, root, "/"+program, container.Args...)
-	run.Env = environment
+	run := chroot.Command(ctx, root, image.Entrypoint[0], container.Args...)
+	run.Env = append(image.Env, environment...)
 	return run, nil
 }
 
@@ -102,13 +103,13 @@ func (k Kubelet) mountToken(ctx context.Context, account, dir string) error {
 	return writeFiles(dir, map[string][]byte{"token": []byte(config.BearerToken), "ca.crt": config.CAData, "namespace": []byte(kube.SystemNamespace)})
 }
 
-// environment is that of the image, of the kubelet and of the container.
+// environment is that of the kubelet and of the container.
 func (k Kubelet) environment(ctx context.Context, container corev1.Container) ([]string, error) {
 	server, err := url.Parse(k.Cluster.Config.Host)
 	if err != nil {
 		return nil, err
 	}
-	found := []string{"PATH=/", "HOME=/", "USER=drydock", "KUBERNETES_SERVICE_HOST=" + server.Hostname(), "KUBERNETES_SERVICE_PORT=" + server.Port()}
+	found := []string{"KUBERNETES_SERVICE_HOST=" + server.Hostname(), "KUBERNETES_SERVICE_PORT=" + server.Port()}
 	for _, variable := range container.Env {
 		value := variable.Value
 		if variable.ValueFrom != nil {
@@ -133,22 +134,41 @@ func writeFiles(dir string, files map[string][]byte) error {
 	return nil
 }
 
-// install copies a program to a root, with the link by which it finds itself in /proc.
-func install(from, root string) error {
-	name := filepath.Base(from)
+// install writes what an image has to the root of a container, with the link by which its program finds itself in /proc.
+func (k Kubelet) install(name, root string) (v1.Config, error) {
 	process := filepath.Join(root, "proc/self")
 	if err := os.MkdirAll(process, 0o755); err != nil {
-		return err
+		return v1.Config{}, err
 	}
 	if err := os.Symlink("/"+name, filepath.Join(process, "exe")); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
+		return v1.Config{}, err
 	}
+	if k.Images == "" {
+		return v1.Config{Entrypoint: []string{"/" + name}, Env: []string{"PATH=/", "HOME=/", "USER=drydock"}}, copyProgram(filepath.Join(k.Programs, name), filepath.Join(root, name))
+	}
+	image, err := ImageOf(filepath.Join(k.Images, name))
+	if err != nil {
+		return v1.Config{}, err
+	}
+	if _, err := os.Lstat(filepath.Join(root, name)); errors.Is(err, os.ErrNotExist) {
+		if _, err := Unpack(image, root); err != nil {
+			return v1.Config{}, err
+		}
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return v1.Config{}, err
+	}
+	return config.Config, nil
+}
+
+func copyProgram(from, to string) error {
 	source, err := os.Open(from)
 	if err != nil {
 		return err
 	}
 	defer source.Close()
-	target, err := os.OpenFile(filepath.Join(root, name), os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
+	target, err := os.OpenFile(to, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o755)
 	if err != nil {
 		return err
 	}

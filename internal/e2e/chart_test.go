@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"syscall"
 	"testing"
 	"time"
 
@@ -28,7 +27,6 @@ import (
 
 	"drydock.dev/drydock/internal/charttest"
 	"drydock.dev/drydock/internal/devstack"
-	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/kube"
 )
 
@@ -209,33 +207,10 @@ func installChart(t *testing.T, cluster *devstack.Cluster, values map[string]any
 	return release{t, objects, charttest.Kubelet{Cluster: cluster, Programs: filepath.Join(root, "bin"), Dir: t.TempDir()}}
 }
 
-// start runs the containers of a workload, and stops them after the test. An init container is repeated until it succeeds.
+// start runs the containers of a workload, and stops them after the test.
 func (r release) start(kind, name string) {
 	r.t.Helper()
-	kubelet := r.kubelet
-	kubelet.Dir = filepath.Join(kubelet.Dir, name)
-	pod, err := charttest.PodOf(r.objects, kind, name)
-	require.NoError(r.t, err)
-	for _, container := range pod.InitContainers {
-		require.EventuallyWithT(r.t, func(c *assert.CollectT) {
-			command, err := kubelet.Command(r.t.Context(), pod, container)
-			if assert.NoError(c, err) {
-				output, err := command.CombinedOutput()
-				assert.NoError(c, err, "%s", output)
-			}
-		}, stateLimit, time.Second)
-	}
-	command, err := kubelet.Command(context.Background(), pod, pod.Containers[0])
-	require.NoError(r.t, err)
-	logs := &devstacktest.Buffer{}
-	command.Stdout, command.Stderr = logs, logs
-	require.NoError(r.t, command.Start())
-	r.t.Cleanup(func() {
-		_ = command.Process.Signal(syscall.SIGTERM)
-		if err := command.Wait(); err != nil || r.t.Failed() {
-			r.t.Errorf("%s %s: %v\n%s", kind, name, err, logs)
-		}
-	})
+	r.kubelet.Start(r.t, r.objects, kind, name)
 }
 
 // answerOf returns the body of an answer 200; empty without one.
