@@ -67,7 +67,7 @@ Exit status: 0 success; 1 failed, refused or unhealthy; 2 invalid usage or input
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(flagError)
 	c.addGlobalFlags(root)
-	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newServe(c), newCodecServer(c), newSetup(c), newConfig(c), newDoctor(c), newUpgradeCheck(c), newVersion(c), newExplain(c), newEvents(c), newLogs(c), newDiff(c), newMan(c))
+	root.AddCommand(newUpgrade(c), newNode(c), newLock(c), newWindow(c), newPortal(c), newHealth(c), newHarbor(c), newOnboarding(c), newHold(c), newRelease(c), newServe(c), newCodecServer(c), newSetup(c), newConfig(c), newDoctor(c), newUpgradeCheck(c), newUpgradePromote(c), newVersion(c), newExplain(c), newEvents(c), newLogs(c), newDiff(c), newMan(c))
 	addExamples(root)
 	c.nameInHelp(root)
 	return root
@@ -104,11 +104,20 @@ func noun(use, short string) *cobra.Command {
 			}
 			message := fmt.Sprintf("%s has no command %q", cmd.CommandPath(), args[0])
 			if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
-				message += ": did you mean " + strings.Join(similar, " or ") + "?"
+				message += ": did you mean " + alternatives(similar) + "?"
 			}
 			return usagef("%s", message)
 		},
 	}
+}
+
+// alternatives lists names as a sentence does: a, b or c.
+func alternatives(names []string) string {
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " or " + names[last]
 }
 
 // verb adapts a command's function to cobra.

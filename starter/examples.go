@@ -170,6 +170,12 @@ drydock setup --print-rbac hub | kubectl apply -f -`,
 	"upgrade-check": `
 # with the program of the new version, before its workers start
 drydock upgrade-check`,
+	"upgrade-promote": `
+# when the workers of v2 are being started
+drydock upgrade-promote --build-id v2
+
+# back to v1
+drydock upgrade-promote --build-id v1`,
 	"diff": `
 drydock diff -f rollout.yaml
 drydock diff -f maintenance.yaml --cluster spoke-1`,

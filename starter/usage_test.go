@@ -31,7 +31,7 @@ func TestEveryCommandHasHelp(t *testing.T) {
 func TestHelpListsTheVerbs(t *testing.T) {
 	isolate(t)
 	nouns := map[string][]string{
-		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "serve", "codec-server", "setup", "doctor", "upgrade-check", "explain", "events", "logs", "diff", "version", "completion", "help", "man", "config"},
+		"":                {"upgrade", "node", "lock", "window", "portal", "harbor", "onboarding", "health", "hold", "release", "serve", "codec-server", "setup", "doctor", "upgrade-check", "upgrade-promote", "explain", "events", "logs", "diff", "version", "completion", "help", "man", "config"},
 		"upgrade":         {"plan", "start", "enable", "pause", "resume", "cancel", "approve", "edit", "retry", "status", "list", "history", "apply", "describe"},
 		"node":            {"maintain", "done", "fail", "recover", "cancel", "join", "status", "list", "preview", "describe", "schedule", "apply", "edit"},
 		"lock":            {"controller", "evaluate", "gate", "list", "progress"},
@@ -66,7 +66,7 @@ func TestWrongUsage(t *testing.T) {
 		{
 			name:   "an unknown noun, with a suggestion",
 			args:   []string{"upgrad"},
-			stderr: `error: drydock has no command "upgrad": did you mean upgrade or upgrade-check? (see drydock --help)`,
+			stderr: `error: drydock has no command "upgrad": did you mean upgrade, upgrade-check or upgrade-promote? (see drydock --help)`,
 		},
 		{
 			name:   "an unknown verb",

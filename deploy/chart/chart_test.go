@@ -15,6 +15,10 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/deploy/crds"
@@ -182,6 +186,37 @@ func TestAnotherClustersFileRestartsThePods(t *testing.T) {
 	}
 	require.NotEqual(t, of(), of("--set", "clusters.inCluster=prod"))
 	require.Equal(t, of(), of("--set", "standalone.extraArgs={--log-level=debug}"))
+}
+
+// Workers of two versions run beside each other, and the former ones stay.
+func TestEachVersionHasWorkersOfItsOwn(t *testing.T) {
+	workersOf := func(version string) (*appsv1.Deployment, batchv1.Job) {
+		objects, err := charttest.Render(t.Context(), "--values", "deploy/chart/testdata/production.yaml", "--set", "worker.versioning.enabled=true,image.tag="+version)
+		require.NoError(t, err)
+		deployment, job := &appsv1.Deployment{}, batchv1.Job{}
+		for _, object := range objects {
+			switch {
+			case object.GetKind() == "Job":
+				require.NoError(t, yaml.UnmarshalStrict(object.Text, &job))
+			case object.GetKind() == "Deployment" && object.GetLabels()["app.kubernetes.io/component"] == "worker":
+				require.NoError(t, yaml.UnmarshalStrict(object.Text, deployment))
+			}
+		}
+		return deployment, job
+	}
+	former, _ := workersOf("v0.1.0")
+	deployment, job := workersOf("v0.2.0_rc.1")
+	require.Equal(t, "drydock-worker-v0-1-0", former.Name)
+	require.Equal(t, "drydock-worker-v0-2-0-rc-1", deployment.Name)
+	require.Equal(t, "keep", former.Annotations["helm.sh/resource-policy"])
+	selector, err := metav1.LabelSelectorAsSelector(former.Spec.Selector)
+	require.NoError(t, err)
+	require.True(t, selector.Matches(labels.Set(former.Spec.Template.Labels)))
+	require.False(t, selector.Matches(labels.Set(deployment.Spec.Template.Labels)), "the pods of the other version are not its own")
+	require.Subset(t, deployment.Spec.Template.Spec.Containers[0].Args, []string{"--deployment=drydock", "--build-id=v0.2.0_rc.1"})
+	require.Equal(t, "post-install,post-upgrade,post-rollback", job.Annotations["helm.sh/hook"])
+	require.Equal(t, []string{"upgrade-check"}, job.Spec.Template.Spec.InitContainers[0].Args)
+	require.Equal(t, []string{"upgrade-promote", "--deployment=drydock", "--build-id=v0.2.0_rc.1"}, job.Spec.Template.Spec.Containers[0].Args)
 }
 
 func TestLint(t *testing.T) {

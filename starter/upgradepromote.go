@@ -1,0 +1,143 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/spf13/cobra"
+	enumspb "go.temporal.io/api/enums/v1"
+	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/sdk/client"
+
+	"drydock.dev/drydock/internal/temporal"
+)
+
+// promotion is the current version of a worker deployment, with the other versions that Temporal knows.
+type promotion struct {
+	Deployment string         `json:"deployment"`
+	Current    string         `json:"current"`
+	Former     string         `json:"former,omitempty"`
+	Others     []otherVersion `json:"others"`
+}
+
+// otherVersion is a version that got new work before.
+type otherVersion struct {
+	BuildID string `json:"buildId"`
+	// Drained: nothing that began with it is running. Its workers are no longer needed.
+	Drained bool `json:"drained"`
+}
+
+func newUpgradePromote(c *cli) *cobra.Command {
+	var deployment, buildID string
+	var limit time.Duration
+	cmd := &cobra.Command{
+		Use:   "upgrade-promote --build-id VERSION",
+		Short: "Give new work to a version of the workers, once they run",
+		Long: `Give new work to a version of the workers: wait until workers with this --build-id poll, and then make it the current version of the worker deployment.
+What is running stays with the version that began it, except for what never ends, such as schedulers and maintenance windows.
+
+To go back, promote the former version again, while its workers run. The exit status is 1 if no worker of the version polls within --timeout: then nothing
+is changed.`,
+		Args: operands(),
+		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
+			if err := s.awaitVersion(ctx, deployment, buildID, limit); err != nil {
+				return err
+			}
+			done, err := s.promote(ctx, deployment, buildID)
+			if err != nil {
+				return err
+			}
+			return c.print(done, func(w *page) { printPromotion(w, done) }, done.Current)
+		}),
+	}
+	cmd.Flags().StringVar(&deployment, "deployment", "drydock", "name of the worker deployment, as of the workers")
+	cmd.Flags().StringVar(&buildID, "build-id", "", "version of the workers, as of their --build-id")
+	cmd.Flags().DurationVar(&limit, "timeout", 5*time.Minute, "how long to wait for workers of the version")
+	_ = cmd.MarkFlagRequired("build-id")
+	c.addOutputFlag(cmd)
+	return cmd
+}
+
+// awaitVersion waits until workers of a version poll for workflow and activity tasks.
+func (s *server) awaitVersion(ctx context.Context, deployment, buildID string, limit time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	for {
+		polled, err := s.polls(ctx, deployment, buildID)
+		if polled {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return errors.Join(fmt.Errorf("no worker with --deployment=%s --build-id=%s polls task queue %s: nothing is changed", deployment, buildID, temporal.TaskQueue), err)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+// polls reports whether workers of a version poll for all kinds of tasks.
+func (s *server) polls(ctx context.Context, deployment, buildID string) (bool, error) {
+	for _, queueType := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
+		queue, err := s.DescribeTaskQueue(ctx, temporal.TaskQueue, queueType)
+		if err != nil {
+			return false, err
+		}
+		polled := false
+		for _, poller := range queue.GetPollers() {
+			version := versionOf(poller.GetDeploymentOptions())
+			polled = polled || time.Since(poller.GetLastAccessTime().AsTime()) < pollerMemory &&
+				version.GetDeploymentName() == deployment && version.GetBuildId() == buildID
+		}
+		if !polled {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// promote makes a version current.
+func (s *server) promote(ctx context.Context, deployment, buildID string) (promotion, error) {
+	of := subject{noun: "worker deployment", name: deployment}
+	handle := s.WorkerDeploymentClient().GetHandle(deployment)
+	before, err := handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: buildID})
+	if _, refused := errors.AsType[*serviceerror.FailedPrecondition](err); refused {
+		return promotion{}, fmt.Errorf("make version %s of %s %s current: %s", buildID, of.noun, deployment, temporal.PlainText(err.Error()))
+	}
+	if err != nil {
+		return promotion{}, s.explain("change the current version of", of, err)
+	}
+	described, err := handle.Describe(ctx, client.WorkerDeploymentDescribeOptions{})
+	if err != nil {
+		return promotion{}, s.explain("read the versions of", of, err)
+	}
+	done := promotion{Deployment: deployment, Current: buildID, Others: []otherVersion{}}
+	if former := before.PreviousVersion; former != nil && former.BuildID != buildID {
+		done.Former = former.BuildID
+	}
+	for _, summary := range described.Info.VersionSummaries {
+		if summary.Version.BuildID != buildID && summary.DrainageStatus != client.WorkerDeploymentVersionDrainageStatusUnspecified { // else it never was current
+			drained := summary.DrainageStatus == client.WorkerDeploymentVersionDrainageStatusDrained
+			done.Others = append(done.Others, otherVersion{summary.Version.BuildID, drained})
+		}
+	}
+	return done, nil
+}
+
+func printPromotion(w *page, done promotion) {
+	fmt.Fprintf(w, "new work gets version %s of worker deployment %s\n", done.Current, done.Deployment)
+	if len(done.Others) == 0 {
+		return
+	}
+	t := w.newTable("OTHER VERSION", "WORKERS")
+	for _, other := range done.Others {
+		workers := "keep them: work that began with it is running"
+		if other.Drained {
+			workers = "not needed: nothing that began with it is running"
+		}
+		t.AppendRow(table.Row{other.BuildID, workers})
+	}
+	fmt.Fprintln(w, t.Render())
+}
