@@ -73,7 +73,7 @@ func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainSt
 			condition := kube.FindNodeCondition(node, kube.ConditionDrainInProgress)
 			return condition != nil && condition.Status == corev1.ConditionTrue
 		},
-		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: cluster.Evictions.From(in.Node),
+		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: d.Metrics.evictor(in.Cluster, cluster.Evictions.From(in.Node)),
 		Begin: func(ctx context.Context) error {
 			defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeDraining), Occurrence: in.Attempt, Message: "pods are being evicted"})()
 			return setDrainConditions(ctx, cluster, in.NodeRef,

@@ -263,23 +263,6 @@ func TestWrongValuesAreRefusedByName(t *testing.T) {
 	require.ErrorContains(t, err, "install the chart in namespace drydock-system")
 }
 
-// TestAlertsUseDocumentedMetrics: an alert on a metric that does not exist never fires.
-func TestAlertsUseDocumentedMetrics(t *testing.T) {
-	text, err := os.ReadFile("files/alerts.yaml")
-	require.NoError(t, err)
-	page, err := os.ReadFile("../../docs/reference/metrics.md")
-	require.NoError(t, err)
-	expressions := regexp.MustCompile(`(?m)^\s+expr: (.+)$`).FindAllStringSubmatch(string(text), -1)
-	require.NotEmpty(t, expressions)
-	for _, expression := range expressions {
-		metrics := regexp.MustCompile(`\b(?:drydock|temporal|rest)_\w+`).FindAllString(expression[1], -1)
-		require.NotEmpty(t, metrics, expression[1])
-		for _, metric := range metrics {
-			require.Contains(t, string(page), "`"+metric+"`")
-		}
-	}
-}
-
 func TestThePackageHasOnlyTheChart(t *testing.T) {
 	dir := t.TempDir()
 	_, err := charttest.Helm(t.Context(), "package", charttest.Chart, "--version", "1.2.3", "--app-version", "v1.2.3", "--destination", dir)

@@ -19,6 +19,7 @@ import (
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/updategraph"
+	"drydock.dev/drydock/worker/fleetmetrics"
 	"drydock.dev/drydock/workflows"
 )
 
@@ -97,15 +98,20 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 		workflows.Register(w, o.versioned())
 	}
 	defaults := rollouts.Defaults{PrecacheImage: o.precacheImage, BackupImage: o.backupImage, PolicyEnforcement: ranv1.PolicyEnforcement(o.policyEnforcement)}
-	// The controllers end with the worker, also when it fails.
+	// The controllers, and the metrics of the fleet, end with the worker, also when it fails.
 	ctx, cancel := context.WithCancel(ctx)
-	var controllers sync.WaitGroup
+	var background sync.WaitGroup
 	defer func() {
 		cancel()
-		controllers.Wait()
+		background.Wait()
 	}()
+	if o.cluster == "" {
+		fleet := fleetmetrics.NewCollector(server, log)
+		registry.MustRegister(fleet)
+		background.Go(func() { fleet.Run(ctx) })
+	}
 	if o.controllers {
-		controllers.Go(func() {
+		background.Go(func() {
 			controller.Run(ctx, source.Reachable(), source.HasHub(), controller.Options{
 				Clusters: clusters, Temporal: server, Log: log, NodeAnnotations: o.nodeAnnotations,
 			})

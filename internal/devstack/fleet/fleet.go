@@ -61,8 +61,9 @@ type Fleet struct {
 	*devstack.Stack
 	Hub    *devstack.Cluster
 	Spokes []*devstack.Cluster
-	// Worker is Drydock's worker. It may be stopped, killed and started again.
-	Worker *devstack.Process
+	// Worker is Drydock's worker. It may be stopped, killed and started again. WorkerHealth is its --health-address.
+	Worker       *devstack.Process
+	WorkerHealth string
 
 	options Options
 	root    string
@@ -300,11 +301,12 @@ func (f *Fleet) addWorker(args ...string) (*devstack.Process, error) {
 	if err != nil {
 		return nil, err
 	}
-	name := "drydock-worker"
+	name, health := "drydock-worker", fmt.Sprintf("127.0.0.1:%d", port)
 	if f.workers++; f.workers > 1 {
 		name = fmt.Sprintf("%s-%d", name, f.workers)
+	} else {
+		f.WorkerHealth = health
 	}
-	health := fmt.Sprintf("127.0.0.1:%d", port)
 	return f.Add(devstack.Program{
 		Name: name, Path: filepath.Join(f.bin, "drydock-worker"), ReadyURL: "http://" + health + "/readyz",
 		Args: append([]string{"--clusters", f.clustersFile, "--health-address", health}, args...),
