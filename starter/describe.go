@@ -103,6 +103,7 @@ type personRequest struct {
 type workflowFacts struct {
 	ID         string            `json:"id"`
 	RunID      string            `json:"runID"`
+	TraceID    string            `json:"traceID,omitempty"`
 	Type       string            `json:"type"`
 	Execution  string            `json:"execution"`
 	StartedAt  time.Time         `json:"startedAt"`
@@ -155,7 +156,27 @@ func (s *server) facts(ctx context.Context, target subject) (workflowFacts, erro
 	for _, pending := range described.GetPendingActivities() {
 		facts.Activities = append(facts.Activities, pendingOf(pending))
 	}
+	facts.TraceID = s.traceID(ctx, info)
 	return facts, nil
+}
+
+// traceID returns the ID of the trace that workers with --traces send of a workflow; empty if there is none. The trace begins with the topmost workflow above it
+// that may begin one.
+func (s *server) traceID(ctx context.Context, info *workflowpb.WorkflowExecutionInfo) (id string) {
+	for {
+		if slices.Contains(temporal.TraceRoots(), info.GetType().GetName()) {
+			id = temporal.TraceID(info.GetFirstRunId())
+		}
+		parent := info.GetParentExecution()
+		if parent == nil {
+			return id
+		}
+		described, err := s.DescribeWorkflowExecution(ctx, parent.GetWorkflowId(), parent.GetRunId())
+		if err != nil {
+			return "" // it may be past its retention
+		}
+		info = described.GetWorkflowExecutionInfo()
+	}
 }
 
 func pendingOf(pending *workflowpb.PendingActivityInfo) pendingActivity {
@@ -243,6 +264,9 @@ func (d description) render(w *page) {
 		fmt.Fprintf(w, ", closed %s", stamp(*d.Workflow.ClosedAt, w.now))
 	}
 	fmt.Fprintln(w)
+	if d.Workflow.TraceID != "" {
+		fmt.Fprintf(w, "trace %s, if the workers send traces\n", d.Workflow.TraceID)
+	}
 	for _, activity := range d.Workflow.Activities {
 		fmt.Fprintf(w, "  pending: %s, attempt %d%s\n", activity.Type, activity.Attempt, prefixed(", which last failed with: ", activity.Failure))
 	}

@@ -77,6 +77,8 @@ func (s *stage) maintainsANode(t *testing.T) {
 	require.Contains(t, described, "\nstarted by "+actor()+": replace a fan\n")
 	full := parsed[description](t, "node", "describe", "worker-1")
 	require.Equal(t, "NodeMaintenance", full.Workflow.Type)
+	require.Equal(t, strings.ReplaceAll(full.Workflow.RunID, "-", ""), full.Workflow.TraceID)
+	require.Contains(t, described, "\ntrace "+full.Workflow.TraceID+", if the workers send traces\n")
 	require.Equal(t, "no power", full.Requests[slices.IndexFunc(full.Requests, func(r personRequest) bool { return r.Request == "fail" })].Reason)
 	require.Eventually(t, func() bool {
 		return drydock(t, "__complete", "node", "list", "--cluster", "").stdout == "spoke-1\n:4\n"

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"crypto/tls"
 	"encoding/base64"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -92,16 +93,17 @@ func TestTheRenderedPodsCompleteMaintenances(t *testing.T) {
 	})
 	worker, page, codec, insideWorker := loopback(t), loopback(t), loopback(t), loopback(t)
 	temporal := map[string]any{"address": theFleet.Temporal.Address, "namespace": namespace}
+	traces, overGRPC, overHTTP := collectTraces(t)
 	hub := installChart(t, theFleet.Hub, map[string]any{
-		"temporal": temporal, "encryption": map[string]any{"secret": "drydock-keys"}, "clusters": map[string]any{"secret": "drydock-clusters"},
-		"worker":      map[string]any{"extraArgs": []string{"--health-address=" + worker, "--controllers=false"}},
+		"temporal": temporal, "encryption": map[string]any{"secret": "drydock-keys"}, "clusters": map[string]any{"secret": "drydock-clusters"}, "env": overGRPC,
+		"worker":      map[string]any{"extraArgs": []string{"--health-address=" + worker, "--controllers=false", "--traces"}},
 		"statusPage":  map[string]any{"extraArgs": []string{"--listen=" + page}},
 		"codecServer": map[string]any{"enabled": true, "tokenSecret": "codec-token", "tlsSecret": "codec-tls", "extraArgs": []string{"--listen=" + codec}},
 	})
 	restrictPods(t, inside)
 	spoke := installChart(t, inside, map[string]any{
-		"temporal": temporal, "encryption": map[string]any{"secret": "drydock-keys"},
-		"worker": map[string]any{"cluster": inside.Name, "extraArgs": []string{"--health-address=" + insideWorker}},
+		"temporal": temporal, "encryption": map[string]any{"secret": "drydock-keys"}, "env": overHTTP,
+		"worker": map[string]any{"cluster": inside.Name, "extraArgs": []string{"--health-address=" + insideWorker, "--traces"}},
 	})
 
 	hub.start("Deployment", "drydock-worker")
@@ -120,10 +122,11 @@ func TestTheRenderedPodsCompleteMaintenances(t *testing.T) {
 			assert.Positive(c, found.Status.NumberAvailable, "the pods are restricted ones")
 		}
 	}, stateLimit, 200*time.Millisecond)
+	ask := func(args ...string) string {
+		return succeeds(t, append(args, "--temporal-namespace", namespace, "--encryption-key-file", keyFile)...)
+	}
 	for _, cluster := range []*devstack.Cluster{outside, inside} {
-		run := func(args ...string) {
-			succeeds(t, append(args, "--cluster", cluster.Name, "--temporal-namespace", namespace, "--encryption-key-file", keyFile)...)
-		}
+		run := func(args ...string) { ask(append(args, "--cluster", cluster.Name)...) }
 		run("node", "maintain", "worker-1", "--name", "rendered", "--drain", "--wait")
 		require.True(t, node(t, cluster, "worker-1").Spec.Unschedulable)
 		awaitAnswer(t, "http://"+page+"/nodes/"+cluster.Name+"/worker-1", "rendered")
@@ -131,9 +134,20 @@ func TestTheRenderedPodsCompleteMaintenances(t *testing.T) {
 		run("node", "status", "rendered", "--watch")
 		require.NoError(t, theFleet.AwaitCleanup(t.Context(), cluster))
 	}
-	// The alerts select these labels.
-	awaitAnswer(t, "http://"+worker+"/metrics", `temporal_worker_task_slots_available{`)
-	require.Regexp(t, `temporal_worker_task_slots_available\{[^}]*task_queue="drydock"[^}]*worker_type="ActivityWorker"`, answerOf("http://"+worker+"/metrics"))
+
+	ask("upgrade", "start", "-f", rolloutFile(t, fmt.Sprintf(`
+apiVersion: ran.openshift.io/v1alpha1
+kind: ClusterGroupUpgrade
+metadata: {name: traced, namespace: default}
+spec:
+  clusters: [%s, %s]
+  remediationStrategy: {maxConcurrency: 2, timeout: 60}
+  nodeMaintenance: {skipNodes: [control-plane-1, worker-1], drainSpec: {timeoutSeconds: 0}}
+`, outside.Name, inside.Name)))
+	ask("upgrade", "status", "traced", "--watch")
+	var described struct{ Workflow struct{ TraceID string } }
+	require.NoError(t, json.Unmarshal([]byte(ask("upgrade", "describe", "traced", "-o", "json")), &described))
+	traces.requireRolloutTrace(t, described.Workflow.TraceID)
 }
 
 // restrictPods lets the API server refuse pods in drydock-system that are not of the strictest pod security standard.

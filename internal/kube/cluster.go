@@ -93,10 +93,13 @@ func newCluster(name string, found credentials, scheme *runtime.Scheme, options 
 	return c, c.startCache(config, connections, scheme, options)
 }
 
-// limited returns config with one rate limit for all users.
+// limited returns config with one rate limit for all users, and with the transport of the options.
 func limited(config *rest.Config, options Options) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.UserAgent = options.UserAgent
+	if options.Transport != nil {
+		config.Wrap(options.Transport)
+	}
 	config.RateLimiter = flowcontrol.NewTokenBucketRateLimiter(options.QPS, options.Burst)
 	return config
 }

@@ -16,6 +16,7 @@ import (
 	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/transport"
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"drydock.dev/drydock/internal/allow"
@@ -37,6 +38,8 @@ type Options struct {
 	MaintenanceConfig types.NamespacedName
 	// UserAgent is the name of this program in the audit logs of API servers; "drydock" by default.
 	UserAgent string
+	// Transport wraps the transport of all requests; nil does not.
+	Transport transport.WrapperFunc
 	// Log receives errors in the background; nil discards them.
 	Log *slog.Logger
 }

@@ -111,6 +111,7 @@ func TestTheConnectionToARealServer(t *testing.T) {
 	t.Run("search attributes are registered once, with their types", func(t *testing.T) { registersSearchAttributes(t, c) })
 	t.Run("a search attribute of another type is refused, and nothing is added", func(t *testing.T) { refusesOtherType(t, c) })
 	t.Run("the next worker continues the activity of a stopping worker immediately", func(t *testing.T) { continuesElsewhere(t, c) })
+	t.Run("a trace goes on with the next worker and the next run", func(t *testing.T) { tracesContinueElsewhere(t, c) })
 	t.Run("an activity that lacks a right is retried soon", func(t *testing.T) { retriesSoonWithoutARight(t, c) })
 	t.Run("the lease", func(t *testing.T) { leases(t, c) })
 	t.Run("a workflow is open, closed or unknown", func(t *testing.T) { describesChains(t, c) })

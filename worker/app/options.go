@@ -54,6 +54,7 @@ type Options struct {
 	deployment, buildID string
 
 	healthAddress string
+	traces        bool
 	logLevel      string
 	logFormat     string
 }
@@ -97,6 +98,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.nodeAnnotations, "node-annotations", false, "take the annotation drydock.dev/maintain of a node as a request for its maintenance")
 	flags.StringVar(&o.maintenanceConfig, "maintenance-config", o.maintenanceConfig, "NAMESPACE, or NAMESPACE/NAME, of the MaintenanceOperatorConfig with the budgets of a cluster")
 	flags.StringVar(&o.healthAddress, "health-address", o.healthAddress, "address of /healthz, /readyz and /metrics; with port 0 the log names the port")
+	flags.BoolVar(&o.traces, "traces", false, "send traces to the OpenTelemetry collector that the environment variables OTEL_EXPORTER_OTLP_* name")
 	flags.StringVar(&o.logLevel, "log-level", o.logLevel, "debug, info, warn or error")
 	flags.StringVar(&o.logFormat, "log-format", o.logFormat, "text or json")
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"slices"
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,6 +19,7 @@ import (
 	"drydock.dev/drydock/internal/controller"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/tracing"
 	"drydock.dev/drydock/internal/updategraph"
 	"drydock.dev/drydock/worker/fleetmetrics"
 	"drydock.dev/drydock/workflows"
@@ -76,6 +78,13 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	if err != nil {
 		return err
 	}
+	var traces *tracing.Traces
+	if o.traces {
+		if traces, err = tracing.New(ctx, "drydock-worker", o.version, log); err != nil {
+			return fmt.Errorf("--traces: %w", err)
+		}
+	}
+	defer traces.Close()
 	connection := o.Connection
 	connection.Worker, connection.AnswersOnly = true, o.answersOnly()
 	settings, err := connection.Options(log, metrics)
@@ -87,13 +96,17 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 		return err
 	}
 	defer server.Close()
-	clusters := kube.New(source, kube.Options{
-		QPS: o.qps, Burst: o.burst, Log: log, UserAgent: "drydock-worker/" + o.version, MaintenanceConfig: config,
-	})
+	access := kube.Options{QPS: o.qps, Burst: o.burst, Log: log, UserAgent: "drydock-worker/" + o.version, MaintenanceConfig: config}
+	failed := make(chan error, 1)
+	workerOptions := o.workerOptions(func(err error) { failed <- err })
+	if traces != nil {
+		access.Transport = traces.Requests
+		workerOptions.Interceptors = slices.Insert(workerOptions.Interceptors, 0, traces.Interceptor())
+	}
+	clusters := kube.New(source, access)
 	defer clusters.Close()
 
-	failed := make(chan error, 1)
-	w := worker.New(server, o.taskQueue(), o.workerOptions(func(err error) { failed <- err }))
+	w := worker.New(server, o.taskQueue(), workerOptions)
 	if o.cluster == "" {
 		workflows.Register(w, o.versioned())
 	}

@@ -193,6 +193,6 @@ func (r *clusterRecord) show() {
 	waits := r.waits()
 	waits.Retry = r.retries.Oldest()
 	r.reason.Replace(waits.Current(r.now(r.ctx)))
-	workflow.SetCurrentDetails(r.ctx, clusterDetails(r.status))
+	kit.ShowDetails(r.ctx, clusterDetails(r.status))
 	r.progress.Changed = true
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"go.temporal.io/sdk/workflow"
+
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/emergency"
@@ -91,6 +93,14 @@ func (d *Details) Text() string {
 	}
 	text := temporal.Cut(d.String(), DetailsLimit-len(more))
 	return text[:strings.LastIndexByte(text, '\n')+1] + more
+}
+
+// ShowDetails shows details in the Web UI, with the ID of the trace that this worker sends.
+func ShowDetails(ctx workflow.Context, details string) {
+	if trace := temporal.TraceOf(ctx); trace != "" {
+		details += "\ntrace `" + trace + "`\n"
+	}
+	workflow.SetCurrentDetails(ctx, details)
 }
 
 // TimeFormat shows instants to people.

@@ -5,10 +5,33 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	sdkpb "go.temporal.io/api/sdk/v1"
+	"go.temporal.io/sdk/testsuite"
+	"go.temporal.io/sdk/workflow"
 	"pgregory.net/rapid"
 
+	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
+
+func TestDetailsHaveTheTraceThatTheWorkerSends(t *testing.T) {
+	for trace, want := range map[string]string{"": "| node |\n", "019ac6a1": "| node |\n\ntrace `019ac6a1`\n"} {
+		var suite testsuite.WorkflowTestSuite
+		environment := suite.NewTestWorkflowEnvironment()
+		environment.ExecuteWorkflow(func(ctx workflow.Context) error {
+			if trace != "" {
+				ctx = temporal.WithTrace(ctx, trace)
+			}
+			kit.ShowDetails(ctx, "| node |\n")
+			return nil
+		})
+		value, err := environment.QueryWorkflow("__temporal_workflow_metadata")
+		require.NoError(t, err)
+		var metadata sdkpb.WorkflowMetadata
+		require.NoError(t, value.Get(&metadata))
+		require.Equal(t, want, metadata.GetCurrentDetails())
+	}
+}
 
 func TestTextOfOthersBecomesNoMarkup(t *testing.T) {
 	for text, want := range map[string]string{

@@ -168,7 +168,7 @@ func (r *nodeRecord) summary() ranv1.ClusterNodeStatus {
 
 // show publishes a change.
 func (r *nodeRecord) show() {
-	workflow.SetCurrentDetails(r.ctx, nodeDetails(r.node, r.status))
+	kit.ShowDetails(r.ctx, nodeDetails(r.node, r.status))
 	r.progress.Changed = true
 	r.publisher.Change()
 }

@@ -317,6 +317,6 @@ func (r *groupRecord) show() {
 	s.Percentage = rollout.Percentage(s.Clusters)
 	r.showWait()
 	s.Status.Estimate = rollout.Estimate(s, r.soak, workflow.Now(r.ctx)) // it depends on the current wait
-	workflow.SetCurrentDetails(r.ctx, groupDetails(r.name, s))
+	kit.ShowDetails(r.ctx, groupDetails(r.name, s))
 	r.publisher.Change()
 }
