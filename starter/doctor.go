@@ -24,17 +24,22 @@ import (
 func newDoctor(c *cli) *cobra.Command {
 	var where sites
 	var strict bool
+	var clustersFile string
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what is reachable and what is missing, with the fix",
 		Long: `Check what is reachable and what is missing, with the fix: Temporal, how long it keeps closed workflows, its search
-attributes, a worker, and the clusters of the given kubeconfig contexts, with operators there that Drydock can replace. The command changes nothing.
+attributes, a worker, and the clusters of the given kubeconfig contexts, with operators there that Drydock can replace. With --clusters it also shows
+where the clusters of that file come from, and why objects on the hub that name clusters are not used. The command changes nothing.
 
 A WARNING is deliberate or harmless now, but holds work up or hides something, such as an emergency stop. The exit status is 0 only if every
 check passes; with --strict, only if there is no warning either.`,
 		Args: operands(),
 		RunE: c.verb(func(ctx context.Context, _ []string) error {
 			findings := c.examine(ctx, where)
+			if clustersFile != "" {
+				findings = append(findings, c.examineClusters(ctx, clustersFile, where)...)
+			}
 			if err := c.print(findings, func(w *page) { printFindings(w, findings) }); err != nil {
 				return err
 			}
@@ -45,6 +50,7 @@ check passes; with --strict, only if there is no warning either.`,
 		}),
 	}
 	cmd.Flags().BoolVar(&strict, "strict", false, "fail also for warnings")
+	cmd.Flags().StringVar(&clustersFile, "clusters", "", "clusters file of the workers; its discovery is read with --hub-context")
 	c.addSiteFlags(cmd, &where)
 	c.addOutputFlag(cmd)
 	return cmd

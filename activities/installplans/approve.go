@@ -78,7 +78,11 @@ func (a *Activities) ApproveInstallPlans(ctx context.Context, in ApproveInstallP
 
 func (a *Activities) approve(ctx context.Context, owner viewsapi.Owner, approval installplans.Approval) error {
 	log := activitykit.OwnerLogger(ctx, approval.Cluster, owner.Mark)
-	if a.Clusters.Reaches(approval.Cluster) {
+	reached, err := a.Clusters.Reaches(approval.Cluster)
+	if err != nil {
+		return err
+	}
+	if reached {
 		cluster, err := a.Clusters.Cluster(ctx, approval.Cluster)
 		if err != nil {
 			return err

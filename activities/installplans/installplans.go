@@ -63,7 +63,11 @@ func (a *Activities) AwaitInstallPlans(ctx context.Context, in AwaitInstallPlans
 	defer stop()
 	var throughAgents []KnownCluster
 	for _, known := range in.Clusters {
-		if a.Clusters.Reaches(known.Cluster) {
+		reached, err := a.Clusters.Reaches(known.Cluster)
+		if err != nil {
+			return nil, err
+		}
+		if reached {
 			w.running.Go(func() { w.watchCluster(ctx, a.Clusters, known) })
 			continue
 		}

@@ -96,7 +96,11 @@ func (j *Activities) RunClusterJob(ctx context.Context, in ClusterJob) error {
 
 // wayTo returns the cluster or, if this worker has no credentials for it, the hub, if its agents can be used. Errors: ClusterUnknown if there is no way.
 func (j *Activities) wayTo(ctx context.Context, name string) (cluster, hub *kube.Cluster, err error) {
-	if !j.Clusters.Reaches(name) {
+	reached, err := j.Clusters.Reaches(name)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !reached {
 		hub, err = j.Clusters.Hub(ctx)
 		if err == nil {
 			var missing string

@@ -111,7 +111,7 @@ func notServed(clusters []string) string {
 }
 
 // howToServe says how to get a worker for a cluster.
-const howToServe = "add it to the worker's clusters file, or run a worker inside it and annotate its ManagedCluster with " +
+const howToServe = "add it to the worker's clusters file or to the objects of its discovery, or run a worker inside it and annotate its ManagedCluster with " +
 	kube.AnnotationWorker + "=" + kube.WorkerInCluster
 
 // WorkerAttempts is the number of attempts before a cluster is unknown to all workers. Any worker may take an attempt, and workers may know different
@@ -155,9 +155,15 @@ func (r *Activities) LocateCluster(ctx context.Context, cluster string) (string,
 // precedence over the clusters file.
 func (r *Activities) taskQueue(ctx context.Context, cluster string) (queue string, served bool, err error) {
 	annotations, err := r.annotations(ctx, cluster)
-	known, inClusterWorker := r.Clusters.Knows(cluster)
-	if inClusterWorker || annotations[kube.AnnotationWorker] == kube.WorkerInCluster {
-		return temporal.ClusterTaskQueue(cluster), true, err
+	if err != nil {
+		return "", false, err
+	}
+	if annotations[kube.AnnotationWorker] == kube.WorkerInCluster {
+		return temporal.ClusterTaskQueue(cluster), true, nil
+	}
+	known, inClusterWorker, err := r.Clusters.Knows(cluster)
+	if inClusterWorker {
+		return temporal.ClusterTaskQueue(cluster), true, nil
 	}
 	return temporal.TaskQueue, known, err
 }

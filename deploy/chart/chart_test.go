@@ -18,6 +18,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
@@ -25,6 +26,8 @@ import (
 	"drydock.dev/drydock/deploy/rbac"
 	"drydock.dev/drydock/internal/allow"
 	"drydock.dev/drydock/internal/charttest"
+	"drydock.dev/drydock/internal/discovery"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/setup"
 )
 
@@ -114,7 +117,7 @@ func property(t *testing.T, path ...string) map[string]any {
 	return schema
 }
 
-func TestTheSchemaHasTheFieldsOfAllow(t *testing.T) {
+func TestTheSchemaHasTheFieldsOfTheClustersFile(t *testing.T) {
 	fieldsOf := func(value any) []any {
 		var names []any
 		for _, field := range reflect.VisibleFields(reflect.TypeOf(value)) {
@@ -133,6 +136,9 @@ func TestTheSchemaHasTheFieldsOfAllow(t *testing.T) {
 	list := property(t, "clusters", "allow")
 	require.ElementsMatch(t, fieldsOf(allow.List{}), append(names(list), "webhooks"), "webhooks have secrets, which a ConfigMap must not have")
 	require.ElementsMatch(t, fieldsOf(allow.Job{}), names(property(t, "clusters", "allow", "jobs")["items"].(map[string]any)))
+	require.ElementsMatch(t, fieldsOf(discovery.Settings{}), names(property(t, "clusters", "discovery")))
+	require.ElementsMatch(t, fieldsOf(discovery.Secrets{}), names(property(t, "clusters", "discovery", "secrets")["items"].(map[string]any)))
+	require.ElementsMatch(t, fieldsOf(discovery.ManagedClusters{}), names(property(t, "clusters", "discovery", "managedClusters")))
 }
 
 func TestTheRenderedObjects(t *testing.T) {
@@ -219,6 +225,29 @@ func TestEachVersionHasWorkersOfItsOwn(t *testing.T) {
 	require.Equal(t, []string{"upgrade-promote", "--deployment=drydock", "--build-id=v0.2.0_rc.1"}, job.Spec.Template.Spec.Containers[0].Args)
 }
 
+// The worker may read the Secrets of the namespaces that it searches, and its clusters file says which.
+func TestDiscoveryIsInTheClustersFileAndInTheRights(t *testing.T) {
+	objects, err := charttest.Render(t.Context(), "--set", "crds.install=false", "--set", "clusters.discovery.managedClusters.servers={api.example.com:6443}",
+		"--set", "clusters.discovery.secrets[0].namespaces={capi}", "--set", "clusters.discovery.secrets[0].selector=capi", "--set", "clusters.discovery.secrets[0].servers={*}")
+	require.NoError(t, err)
+	var bound []string
+	for _, object := range objects {
+		switch object.GetKind() + " " + object.GetName() {
+		case "RoleBinding drydock-cluster-secrets", "ClusterRoleBinding drydock-managed-cluster-secrets":
+			bound = append(bound, object.GetKind()+" "+object.GetNamespace())
+		case "ConfigMap drydock-clusters":
+			path := filepath.Join(t.TempDir(), "clusters.yaml")
+			text, _, err := unstructured.NestedString(object.Object, "data", "clusters.yaml")
+			require.NoError(t, err)
+			require.Contains(t, text, "api.example.com:6443")
+			require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
+			_, err = kube.FromClustersFile(path)
+			require.NoError(t, err, text)
+		}
+	}
+	require.ElementsMatch(t, []string{"RoleBinding drydock-clusters", "RoleBinding capi", "ClusterRoleBinding "}, bound)
+}
+
 func TestLint(t *testing.T) {
 	for _, values := range []string{"../kustomize/standalone/values.yaml", "testdata/production.yaml", "testdata/spoke.yaml"} {
 		printed, err := charttest.Helm(t.Context(), "lint", charttest.Chart, "--strict", "--namespace", "drydock-system", "--values", filepath.Join(charttest.Chart, values))
@@ -249,6 +278,10 @@ func TestWrongValuesAreRefusedByName(t *testing.T) {
 		{[]string{"temporal.address=t:7233", "worker.cluster=edge-1", "rbac.roles={hub}"}, "rbac.roles: hub is of a hub"},
 		{[]string{"temporal.address=t:7233", "worker.cluster=edge-1", "codecServer.enabled=true"}, "codecServer.enabled: a release with worker.cluster has no codec server"},
 		{[]string{"clusters.secret=clusters", "clusters.allow.healthCheckHosts={a}"}, "clusters.allow: has no effect with clusters.secret"},
+		{[]string{"clusters.secret=clusters", "clusters.discovery.managedClusters.servers={a}"}, "clusters.discovery: has no effect with clusters.secret"},
+		{[]string{"clusters.discovery.secrets[0].namespaces={a}", "clusters.discovery.secrets[0].selector=a"}, "missing property 'servers'"},
+		{[]string{"clusters.discovery.managedClusters.servers={a}", "rbac.roles={hub}"}, "clusters.discovery.managedClusters: needs the role managed-cluster-secrets in rbac.roles"},
+		{[]string{"temporal.address=t:7233", "worker.cluster=edge-1", "clusters.discovery.managedClusters.servers={a}"}, "clusters.discovery: has no effect with worker.cluster"},
 		{[]string{"rbac.harborNamespaces={registry}"}, "rbac.harborNamespaces: needs the role harbor in rbac.roles"},
 		{[]string{"codecServer.enabled=true", "encryption.secret=keys", "codecServer.tokenSecret=token"}, "codecServer.tlsSecret: codecServer.enabled needs it"},
 	} {

@@ -2,7 +2,9 @@ package charttest
 
 import (
 	"context"
+	"os/exec"
 	"path/filepath"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -33,13 +35,21 @@ func (k Kubelet) Start(t *testing.T, objects []Object, kind, name string) {
 	}
 	command, err := k.Command(context.Background(), pod, pod.Containers[0])
 	require.NoError(t, err)
-	logs := &devstacktest.Buffer{}
+	StartProgram(t, kind+" "+name, command)
+}
+
+// StartProgram starts a program, and stops it after the test or earlier.
+func StartProgram(t *testing.T, what string, command *exec.Cmd) (logs *devstacktest.Buffer, stop func()) {
+	t.Helper()
+	logs = &devstacktest.Buffer{}
 	command.Stdout, command.Stderr = logs, logs
 	require.NoError(t, command.Start())
-	t.Cleanup(func() {
+	stop = sync.OnceFunc(func() {
 		_ = command.Process.Signal(syscall.SIGTERM)
 		if err := command.Wait(); err != nil || t.Failed() {
-			t.Errorf("%s %s: %v\n%s", kind, name, err, logs)
+			t.Errorf("%s: %v\n%s", what, err, logs)
 		}
 	})
+	t.Cleanup(stop)
+	return logs, stop
 }

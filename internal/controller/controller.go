@@ -7,6 +7,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -55,19 +56,38 @@ type kind struct {
 	watch func(*kube.Cluster, Options) (controller.Controller, error)
 }
 
-// Run runs the controllers of these clusters, and those of the hub if there is one, until ctx is done. It retries clusters that cannot be reached.
-func Run(ctx context.Context, names []string, hub bool, options Options) {
+// Run runs the controllers of the clusters for which this process has credentials, and those of the hub if there is one, until ctx is done. It follows clusters
+// that come and go, and retries those that cannot be reached.
+func Run(ctx context.Context, options Options) {
 	if options.Interval == 0 {
 		options.Interval = defaultInterval
 	}
 	var running sync.WaitGroup
-	for _, name := range names {
-		running.Go(func() { runCluster(ctx, name, clusterKinds(options), options) })
-	}
-	if hub {
+	defer running.Wait()
+	if options.Clusters.HasHub() {
 		running.Go(func() { runCluster(ctx, "", hubKinds(), options) })
 	}
-	running.Wait()
+	stops := map[string]context.CancelFunc{}
+	for ctx.Err() == nil {
+		names, changed := options.Clusters.Reachable()
+		gone := maps.Clone(stops)
+		for _, name := range names {
+			if delete(gone, name); stops[name] != nil {
+				continue
+			}
+			var within context.Context
+			within, stops[name] = context.WithCancel(ctx)
+			running.Go(func() { runCluster(within, name, clusterKinds(options), options) })
+		}
+		for name, stop := range gone {
+			stop()
+			delete(stops, name)
+		}
+		select {
+		case <-ctx.Done():
+		case <-changed:
+		}
+	}
 }
 
 // runCluster runs the controllers of one cluster, or of the hub if the name is empty. When its credentials change, they start again with the new ones.

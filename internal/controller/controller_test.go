@@ -65,7 +65,7 @@ func run(t *testing.T, name string, access *rest.Config, options controller.Opti
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
 	t.Cleanup(stop)
-	running.Go(func() { controller.Run(ctx, []string{name}, false, options) })
+	running.Go(func() { controller.Run(ctx, options) })
 }
 
 func waitForCRDsAndOperators(t *testing.T, cluster *devstack.Cluster, server client.Client) {

@@ -89,7 +89,7 @@ func TestTheRenderedPodsCompleteMaintenances(t *testing.T) {
 	createSecret(t, theFleet.Hub, "codec-tls", map[string]string{corev1.TLSCertKey: string(certificate), corev1.TLSPrivateKeyKey: string(key)})
 	createSecret(t, theFleet.Hub, "drydock-clusters", map[string]string{
 		"clusters.yaml":    fmt.Sprintf("hub: {}\nclusters:\n- {name: %s, kubeconfig: spoke.kubeconfig}\n- {name: %s, inClusterWorker: true}\n", outside.Name, inside.Name),
-		"spoke.kubeconfig": initiatorKubeconfig(t, outside),
+		"spoke.kubeconfig": accountKubeconfig(t, outside, "drydock-initiator"),
 	})
 	worker, page, codec, insideWorker := loopback(t), loopback(t), loopback(t), loopback(t)
 	temporal := map[string]any{"address": theFleet.Temporal.Address, "namespace": namespace}
@@ -162,10 +162,10 @@ func restrictPods(t *testing.T, cluster *devstack.Cluster) {
 	t.Cleanup(func() { label(context.Background(), "null") })
 }
 
-// initiatorKubeconfig is the kubeconfig that an administrator makes for the workers.
-func initiatorKubeconfig(t *testing.T, cluster *devstack.Cluster) string {
+// accountKubeconfig is the kubeconfig that an administrator makes for the workers.
+func accountKubeconfig(t *testing.T, cluster *devstack.Cluster, account string) string {
 	t.Helper()
-	config, err := cluster.ServiceAccountConfig(t.Context(), kube.SystemNamespace, "drydock-initiator")
+	config, err := cluster.ServiceAccountConfig(t.Context(), kube.SystemNamespace, account)
 	require.NoError(t, err)
 	path := filepath.Join(t.TempDir(), "kubeconfig")
 	require.NoError(t, devstack.WriteKubeconfig(path, cluster.Name, config))

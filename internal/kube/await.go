@@ -57,8 +57,8 @@ func (r *Recorded) add(object client.Object) {
 //
 // The fields of a kind's object narrow the watch: namespace, name, and a pod's spec.nodeName.
 //
-// Check should read from the Cache. Errors: those of check and ctx; ClusterUnreachable when the API server does not answer (the cache may be stale);
-// and a kind that is not served, unless it is wrapped in IfServed.
+// Check should read from the Cache. Errors: those of check and ctx; ClusterUnreachable when the API server does not answer (the cache may be stale), or
+// when the credentials were replaced or removed; and a kind that is not served, unless it is wrapped in IfServed.
 func (c *Cluster) Await(ctx context.Context, kinds []client.Object, check func(context.Context) (done bool, err error)) error {
 	return c.AwaitAlarm(ctx, kinds, nil, check)
 }
@@ -84,6 +84,8 @@ func (c *Cluster) AwaitAlarm(ctx context.Context, kinds []client.Object, alarm <
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
+		case <-c.ended:
+			return c.Unreachable(errEnded)
 		case <-w.changed:
 		case <-alarm:
 		case <-safety.C:
@@ -123,7 +125,8 @@ func (w *watcher) start(ctx context.Context) error {
 		if recorded != nil {
 			kind = recorded.Object
 		}
-		if by, stop, own, err := w.startOwn(ctx, kind, recorded); own {
+		if own, ok := kind.(ownWatch); ok {
+			by, stop, err := own.watch(ctx, w.cluster, recorded, w.changed)
 			if err != nil {
 				return err
 			}
@@ -159,19 +162,6 @@ func (w *watcher) refused() error {
 		}
 	}
 	return nil
-}
-
-// startOwn starts a watch for this wait only, and reports whether the kind requires one.
-func (w *watcher) startOwn(ctx context.Context, kind client.Object, recorded *Recorded) (by *informer, stop func(), own bool, err error) {
-	switch kind := kind.(type) {
-	case singleWatch:
-		by, stop, err = w.cluster.watchSingle(ctx, kind.Object, recorded, w.changed)
-		return by, stop, true, err
-	case *CachedMetadata:
-		by, stop, err = kind.watch(ctx, w.cluster, recorded, w.changed)
-		return by, stop, true, err
-	}
-	return nil, nil, false, nil
 }
 
 func (w *watcher) stop() {

@@ -56,6 +56,8 @@ type Cluster struct {
 	probe          probe
 	feeds          feeds
 	stop           func()
+	// ended is closed when the credentials must no longer be used.
+	ended <-chan struct{}
 }
 
 // newCluster creates the clients and starts the empty cache. It contacts no server.
@@ -147,12 +149,14 @@ func (c *Cluster) startCache(config *rest.Config, connections *http.Client, sche
 
 func (c *Cluster) close() { c.stop() }
 
-// watched wraps the transport: an attempt at an activity whose lease is over writes nothing, refused is called when the API server rejects the
-// credentials, and failed when it cannot be reached with them.
-func (c credentials) watched(refused, failed func()) credentials {
+// watched wraps the transport: an attempt at an activity whose lease is over writes nothing, and none sends anything after ended is closed. refused is called
+// when the API server rejects the credentials, and failed when it cannot be reached with them.
+func (c credentials) watched(refused, failed func(), ended <-chan struct{}) credentials {
 	watch := func(config *rest.Config) *rest.Config {
 		config = rest.CopyConfig(config)
-		config.Wrap(func(next http.RoundTripper) http.RoundTripper { return leaseWatch{answerWatch{next, refused, failed}} })
+		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+			return endWatch{leaseWatch{answerWatch{next, refused, failed}}, ended}
+		})
 		return config
 	}
 	c.config = watch(c.config)
@@ -160,6 +164,21 @@ func (c credentials) watched(refused, failed func()) credentials {
 		c.lockController = watch(c.lockController)
 	}
 	return c
+}
+
+type endWatch struct {
+	http.RoundTripper
+	ended <-chan struct{}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (w endWatch) RoundTrip(request *http.Request) (*http.Response, error) {
+	select {
+	case <-w.ended:
+		return nil, errEnded
+	default:
+		return w.RoundTripper.RoundTrip(request)
+	}
 }
 
 type leaseWatch struct{ http.RoundTripper }

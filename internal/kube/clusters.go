@@ -98,6 +98,8 @@ type Clusters struct {
 	// names of the clusters, by the UID of their namespace kube-system.
 	names  map[types.UID]string
 	closed bool
+
+	discovered *discovered
 }
 
 // key distinguishes the hub from a cluster named "hub".
@@ -112,6 +114,8 @@ type entry struct {
 	opened  chan struct{}
 	cluster *Cluster
 	err     error
+	// ended is closed when the credentials must no longer be used.
+	ended chan struct{}
 
 	uses int
 	idle *time.Timer
@@ -122,7 +126,9 @@ func New(source Source, options Options) *Clusters {
 	options = options.withDefaults()
 	// controller-runtime has one global logger for its caches, and writes to standard error without one.
 	ctrllog.SetLogger(logr.FromSlogHandler(options.Log.Handler()))
-	return &Clusters{source: source, options: options, open: map[key]*entry{}, names: map[types.UID]string{}}
+	return &Clusters{
+		source: source, options: options, open: map[key]*entry{}, names: map[types.UID]string{}, discovered: newDiscovered(source.discovery.Sources()),
+	}
 }
 
 // Cluster returns a cluster by name and opens it if necessary. It stays open at least until ctx is done. Errors: ClusterUnknown, ClusterUnreachable,
@@ -144,14 +150,27 @@ func (c *Clusters) ClusterOrHub(ctx context.Context, name string) (*Cluster, err
 	return c.Cluster(ctx, name)
 }
 
-// Knows reports whether the source has a cluster with that name, and whether an activity-only worker inside runs its activities.
-func (c *Clusters) Knows(name string) (known, inClusterWorker bool) {
-	access, known := c.source.clusters[name]
-	return known, access.inClusterWorker
+// Knows reports whether there is a cluster with that name, and whether an activity-only worker inside runs its activities. Errors: ClusterUnreachable until
+// the clusters on the hub have been read.
+func (c *Clusters) Knows(name string) (known, inClusterWorker bool, err error) {
+	found, err := c.access(name)
+	if temporal.ErrorType(err) == temporal.ErrClusterUnknown {
+		return false, false, nil
+	}
+	return err == nil, found.inClusterWorker, err
 }
 
-// Reaches reports whether this process has credentials for a cluster.
-func (c *Clusters) Reaches(name string) bool { return c.source.clusters[name].config != nil }
+// Reaches reports whether this process has credentials for a cluster. Errors: as Knows.
+func (c *Clusters) Reaches(name string) (bool, error) {
+	found, err := c.access(name)
+	if temporal.ErrorType(err) == temporal.ErrClusterUnknown {
+		return false, nil
+	}
+	return found.config != nil, err
+}
+
+// HasHub reports whether this process has a hub.
+func (c *Clusters) HasHub() bool { return c.source.HasHub() }
 
 // Allowed is what the requests of users may make this process do.
 func (c *Clusters) Allowed() allow.List { return c.source.allowed }
@@ -195,7 +214,7 @@ func (c *Clusters) acquire(k key) (*entry, error) {
 	}
 	e, ok := c.open[k]
 	if !ok {
-		e = &entry{opened: make(chan struct{})}
+		e = &entry{opened: make(chan struct{}), ended: make(chan struct{})}
 		c.open[k] = e
 		// Not in the caller's goroutine and context: other callers wait for the same cluster.
 		go c.openEntry(k, e)
@@ -224,13 +243,33 @@ func (c *Clusters) release(k key, e *entry) {
 func (c *Clusters) drop(k key, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if c.open[k] != e {
-		return
+	if c.open[k] == e {
+		c.forget(k, e)
 	}
+}
+
+// forget removes a cluster that is open. The caller has the lock.
+func (c *Clusters) forget(k key, e *entry) {
 	delete(c.open, k)
 	if e.uses == 0 {
 		go e.close()
 	}
+}
+
+// end ends the use of a cluster whose credentials on the hub have changed or are gone: nothing is sent with them afterwards, and waits end.
+func (c *Clusters) end(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.endLocked(name)
+}
+
+func (c *Clusters) endLocked(name string) {
+	k := key{name: name}
+	if e, ok := c.open[k]; ok {
+		close(e.ended)
+		c.forget(k, e)
+	}
+	maps.DeleteFunc(c.names, func(_ types.UID, theirs string) bool { return theirs == name })
 }
 
 func (e *entry) close() {
@@ -245,15 +284,15 @@ func (c *Clusters) openEntry(k key, e *entry) {
 	defer close(e.opened)
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	e.cluster, e.err = c.openCluster(ctx, k, func() { c.drop(k, e) })
+	e.cluster, e.err = c.openCluster(ctx, k, func() { c.drop(k, e) }, e.ended)
 	if e.err != nil {
 		c.drop(k, e)
 	}
 }
 
 // openCluster opens a cluster. It calls outdated when the source may have newer credentials: the API server rejects the current ones or cannot be
-// reached with them, and the source has others now.
-func (c *Clusters) openCluster(ctx context.Context, k key, outdated func()) (*Cluster, error) {
+// reached with them, and the source has others now. The cluster is used until ended is closed.
+func (c *Clusters) openCluster(ctx context.Context, k key, outdated func(), ended <-chan struct{}) (*Cluster, error) {
 	found, err := c.credentials(k)
 	if err != nil {
 		return nil, err
@@ -271,14 +310,14 @@ func (c *Clusters) openCluster(ctx context.Context, k key, outdated func()) (*Cl
 			}
 		})
 	}
-	cluster, err := newCluster(k.name, found.watched(outdated, failed), scheme, c.options)
+	cluster, err := newCluster(k.name, found.watched(outdated, failed, ended), scheme, c.options)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the access to cluster %s: %w", k.name, err)
 	}
-	cluster.Hub, cluster.Allowed = k.hub, c.source.allowed
+	cluster.Hub, cluster.Allowed, cluster.ended = k.hub, c.source.allowed, ended
 	uid, err := cluster.uid(ctx)
 	if err == nil && !k.hub {
-		err = c.claim(uid, k.name)
+		err = c.claim(uid, k.name, ended)
 	}
 	if err != nil {
 		cluster.close()
@@ -291,14 +330,23 @@ func (c *Clusters) credentials(k key) (credentials, error) {
 	if k.hub {
 		return c.source.hubCredentials()
 	}
-	return c.source.clusterCredentials(k.name)
+	return c.clusterCredentials(k.name)
 }
 
-// claim refuses a second name for a cluster, because its budgets would be spent twice. The hub is exempt: it has no budgets under that name.
-func (c *Clusters) claim(uid types.UID, name string) error {
+// claim refuses a second name for a cluster, because its budgets would be spent twice. The hub is exempt: it has no budgets under that name. A cluster of the
+// source takes its claim from one of the hub, which could pose as it.
+func (c *Clusters) claim(uid types.UID, name string, ended <-chan struct{}) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	select {
+	case <-ended:
+		return temporal.Error(temporal.ErrClusterUnreachable, "cluster "+name+": "+errEnded.Error(), errEnded)
+	default:
+	}
 	maps.DeleteFunc(c.names, func(_ types.UID, theirs string) bool { return theirs == name }) // it may have named another cluster before
+	if other, ok := c.names[uid]; ok && other != name && c.source.names(name) && !c.source.names(other) {
+		c.endLocked(other)
+	}
 	if other, ok := c.names[uid]; ok && other != name {
 		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("clusters %s and %s are the same: namespace kube-system has the UID %s in both; keep one of the names",
 			other, name, uid), errors.New("two names for one cluster"))

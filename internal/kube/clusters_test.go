@@ -267,6 +267,20 @@ func TestAClustersFileIsReadStrictlyAndAllErrorsAreReported(t *testing.T) {
 		{"a lock controller without a cluster", "clusters: [{name: a, context: a, lockController: {}}]", []string{"clusters[0].lockController: Required value: kubeconfig or context"}},
 		{"a list without images", "{clusters: [{name: a, context: a}], allow: {jobs: [{namespaces: [drydock-system]}]}}", []string{"allow.jobs[0].images: Required value", "allow.jobs[0].namespaces[0]: Forbidden"}},
 		{"an unknown privilege", "{clusters: [{name: a, context: a}], allow: {jobs: [{images: [a], root: true}]}}", []string{`unknown field "allow.jobs[0].root"`}},
+		{
+			"discovery without a hub, and without limits", "{clusters: [{name: a, context: a}], discovery: {secrets: [{}], managedClusters: {}}}",
+			[]string{
+				"hub: Required value: the objects of discovery are on it", "discovery.secrets[0].namespaces: Required value", "discovery.secrets[0].selector: Required value",
+				"discovery.secrets[0].servers: Required value", "discovery.managedClusters.servers: Required value",
+			},
+		},
+		{
+			"discovery with invalid names", `{hub: {}, discovery: {secrets: [{namespaces: [A, b, b], selector: "a=b=c", nameLabel: "a b", key: "a/b", servers: ["https://x"]}]}}`,
+			[]string{
+				`discovery.secrets[0].namespaces[0]: Invalid value: "A"`, `discovery.secrets[0].namespaces[2]: Duplicate value: "b"`, "discovery.secrets[0].selector: Invalid value",
+				"discovery.secrets[0].nameLabel: Invalid value", "discovery.secrets[0].key: Invalid value", "discovery.secrets[0].servers[0]: Invalid value",
+			},
+		},
 		{"an empty file", "", []string{"clusters: Required value: the file has neither a cluster nor a hub"}},
 		{"a wrong type", "clusters: [{name: a, context: a, inClusterWorker: sometimes}]", []string{"inClusterWorker"}},
 	}
@@ -305,7 +319,8 @@ clusters:
 	require.NoError(t, err)
 	_, err = clusters.Cluster(t.Context(), "outside")
 	require.NoError(t, err)
-	known, inCluster := clusters.Knows("inside")
+	known, inCluster, err := clusters.Knows("inside")
+	require.NoError(t, err)
 	require.True(t, known && inCluster)
 	_, err = clusters.Cluster(t.Context(), "inside")
 	require.ErrorContains(t, err, "cluster inside is served by a worker inside it")

@@ -14,6 +14,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/internal/allow"
+	"drydock.dev/drydock/internal/discovery"
 )
 
 // ClustersFile is the content of a clusters file.
@@ -24,6 +25,8 @@ type ClustersFile struct {
 	Clusters []ClusterEntry `json:"clusters"`
 	// Allow is what the requests of users may make the worker do. Absent: nothing of it.
 	Allow allow.List `json:"allow,omitzero"`
+	// Discovery says which objects on the hub name more clusters. Absent: none.
+	Discovery discovery.Settings `json:"discovery,omitzero"`
 }
 
 // ClusterEntry is one cluster of a clusters file.
@@ -74,7 +77,13 @@ func decode(content []byte) (file ClustersFile, err error) {
 }
 
 func (f ClustersFile) source(path string) Source {
-	source := Source{allowed: f.Allow, clusters: map[string]access{}, hint: "add it to the clusters file " + path + " and restart every worker, which reads it at its start"}
+	source := Source{
+		allowed: f.Allow, clusters: map[string]access{}, discovery: f.Discovery,
+		hint: "add it to the clusters file " + path + " and restart every worker, which reads it at its start",
+	}
+	if !f.Discovery.IsZero() {
+		source.hint = "`drydock doctor --clusters` shows which clusters the hub has; " + source.hint
+	}
 	directory := filepath.Dir(path)
 	for i := range f.Allow.Webhooks {
 		webhook := &f.Allow.Webhooks[i]
@@ -140,6 +149,10 @@ func (f ClustersFile) validate() field.ErrorList {
 	if f.Hub == nil && len(f.Clusters) == 0 { // for example while it is being written
 		problems = append(problems, field.Required(field.NewPath("clusters"), "the file has neither a cluster nor a hub"))
 	}
+	if f.Hub == nil && !f.Discovery.IsZero() {
+		problems = append(problems, field.Required(field.NewPath("hub"), "the objects of discovery are on it"))
+	}
+	problems = append(problems, f.Discovery.Check(field.NewPath("discovery"))...)
 	return append(problems, f.Allow.Check(field.NewPath("allow"))...)
 }
 

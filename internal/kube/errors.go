@@ -11,6 +11,9 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
+// errEnded refuses a request with credentials that an object on the hub had before it changed.
+var errEnded = errors.New("these credentials are no longer in use")
+
 // explain returns the error of Unreachable if err is one, and wraps any other error with the operation.
 func (c *Cluster) explain(doing string, err error) error {
 	if err == nil {
@@ -27,6 +30,8 @@ func (c *Cluster) explain(doing string, err error) error {
 func (c *Cluster) Unreachable(err error) error {
 	errType, remedy := temporal.ErrClusterUnreachable, ""
 	switch {
+	case errors.Is(err, errEnded):
+		remedy = "its credentials on the hub have changed or are gone"
 	case apierrors.IsUnauthorized(err):
 		remedy = "its API server rejects the credentials: renew the kubeconfig that the worker uses for it"
 	case apierrors.IsForbidden(err):

@@ -13,6 +13,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"drydock.dev/drydock/internal/allow"
+	"drydock.dev/drydock/internal/discovery"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -24,6 +25,8 @@ type Source struct {
 	allowed allow.List
 	// hint completes "cluster x is not known; ".
 	hint string
+	// discovery says which objects on the hub name more clusters.
+	discovery discovery.Settings
 }
 
 // access is how to reach one cluster.
@@ -82,7 +85,7 @@ func (s Source) Allowing(list allow.List) Source {
 // Allowed is what the requests of users may make this process do.
 func (s Source) Allowed() allow.List { return s.allowed }
 
-// Reachable returns the names of the clusters whose credentials this process has, in order.
+// Reachable returns the names of the clusters whose credentials this process has at its start, in order.
 func (s Source) Reachable() []string {
 	var names []string
 	for name, access := range s.clusters {
@@ -93,6 +96,12 @@ func (s Source) Reachable() []string {
 	slices.Sort(names)
 	return names
 }
+
+// Names returns the names of the clusters that the source itself has, in order.
+func (s Source) Names() []string { return slices.Sorted(maps.Keys(s.clusters)) }
+
+// Discovers reports whether objects on the hub name more clusters.
+func (s Source) Discovers() bool { return !s.discovery.IsZero() }
 
 // HasHub reports whether this process has a hub.
 func (s Source) HasHub() bool { return s.hub.config != nil }
@@ -149,17 +158,10 @@ func (s Source) hubCredentials() (credentials, error) {
 	return s.hub.read("the hub")
 }
 
-// clusterCredentials returns the access to a cluster. Errors: ClusterUnknown, ClusterUnreachable.
-func (s Source) clusterCredentials(name string) (credentials, error) {
-	known, ok := s.clusters[name]
-	switch {
-	case !ok:
-		return credentials{}, temporal.Error(temporal.ErrClusterUnknown, fmt.Sprintf("cluster %s is not known; %s", name, s.hint), nil)
-	case known.config == nil:
-		return credentials{}, temporal.Error(temporal.ErrClusterUnknown,
-			fmt.Sprintf("cluster %s is served by a worker inside it, this one has no credentials for it", name), nil)
-	}
-	return known.read("cluster " + name)
+// names reports whether the source itself has a cluster with that name.
+func (s Source) names(name string) bool {
+	_, ok := s.clusters[name]
+	return ok
 }
 
 func (a access) read(what string) (found credentials, err error) {
@@ -183,7 +185,7 @@ func sameConfig(a, b *rest.Config) bool {
 	}
 	a, b = rest.CopyConfig(a), rest.CopyConfig(b)
 	for _, config := range []*rest.Config{a, b} {
-		config.Proxy = nil // functions are never equal
+		config.Proxy, config.WrapTransport = nil, nil // functions are never equal
 		if config.BearerTokenFile != "" {
 			config.BearerToken = "" // the client reads renewed tokens of a file by itself
 		}

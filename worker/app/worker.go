@@ -111,21 +111,22 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 		workflows.Register(w, o.versioned())
 	}
 	defaults := rollouts.Defaults{PrecacheImage: o.precacheImage, BackupImage: o.backupImage, PolicyEnforcement: ranv1.PolicyEnforcement(o.policyEnforcement)}
-	// The controllers, and the metrics of the fleet, end with the worker, also when it fails.
+	// What runs beside the worker ends with it, also when it fails.
 	ctx, cancel := context.WithCancel(ctx)
-	var background sync.WaitGroup
+	var beside sync.WaitGroup
 	defer func() {
 		cancel()
-		background.Wait()
+		beside.Wait()
 	}()
+	beside.Go(func() { clusters.Discover(ctx) })
 	if o.cluster == "" {
 		fleet := fleetmetrics.NewCollector(server, log)
 		registry.MustRegister(fleet)
-		background.Go(func() { fleet.Run(ctx) })
+		beside.Go(func() { fleet.Run(ctx) })
 	}
 	if o.controllers {
-		background.Go(func() {
-			controller.Run(ctx, source.Reachable(), source.HasHub(), controller.Options{
+		beside.Go(func() {
+			controller.Run(ctx, controller.Options{
 				Clusters: clusters, Temporal: server, Log: log, NodeAnnotations: o.nodeAnnotations,
 			})
 		})

@@ -10,6 +10,8 @@
 {{- else if eq $mode "spoke" }}initiator
 {{- else if .Values.clusters.secret }}hub
 {{- else }}hub,initiator
+{{- if .Values.clusters.discovery.secrets }},cluster-secrets{{ end }}
+{{- if .Values.clusters.discovery.managedClusters }},managed-cluster-secrets{{ end }}
 {{- end }}
 {{- end }}
 

@@ -156,7 +156,7 @@ func (f *Fleet) setUp(ctx context.Context) error {
 	var group errgroup.Group
 	group.Go(func() error { return f.registerSpokes(ctx) })
 	group.Go(func() error {
-		return f.Hub.Apply(ctx, rbacDir+"/hub.yaml", rbacDir+"/manifestworks.yaml", rbacDir+"/views.yaml")
+		return f.Hub.Apply(ctx, rbacDir+"/hub.yaml", rbacDir+"/manifestworks.yaml", rbacDir+"/views.yaml", rbacDir+"/cluster-secrets.yaml", rbacDir+"/managed-cluster-secrets.yaml")
 	})
 	for _, spoke := range f.Spokes {
 		group.Go(func() error {

@@ -1,0 +1,111 @@
+package discovery
+
+import (
+	"errors"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"drydock.dev/drydock/internal/policies"
+)
+
+func (m *ManagedClusters) source() Source {
+	selector, _ := labels.Parse(m.Selector) // Check did
+	registered := &unstructured.Unstructured{}
+	registered.SetGroupVersionKind(policies.ManagedClusters)
+	return Source{
+		Name: "ManagedClusters",
+		Reads: []Selection{
+			{Object: registered, Options: client.ListOptions{LabelSelector: selector}, Trim: trimManagedCluster},
+			{Object: &corev1.Secret{}, Options: client.ListOptions{FieldSelector: fields.OneTermEqualSelector(metav1.ObjectNameField, TokenSecret)}, Trim: trimToken},
+		},
+		Find: func(read [][]client.Object) (found []Cluster) {
+			tokens := map[string]*corev1.Secret{}
+			for _, object := range read[1] {
+				tokens[object.GetNamespace()] = object.(*corev1.Secret)
+			}
+			for _, object := range read[0] {
+				found = append(found, m.cluster(object.(*unstructured.Unstructured), tokens[object.GetName()]))
+			}
+			return found
+		},
+	}
+}
+
+// trimToken keeps what the add-on writes.
+func trimToken(object any) (any, error) {
+	if secret, ok := object.(*corev1.Secret); ok {
+		metadata := metav1.ObjectMeta{Namespace: secret.Namespace, Name: secret.Name, UID: secret.UID, ResourceVersion: secret.ResourceVersion}
+		return &corev1.Secret{ObjectMeta: metadata, Data: keep(secret.Data, corev1.ServiceAccountTokenKey, corev1.ServiceAccountRootCAKey)}, nil
+	}
+	return object, nil
+}
+
+// trimManagedCluster keeps the addresses.
+func trimManagedCluster(object any) (any, error) {
+	cluster, ok := object.(*unstructured.Unstructured)
+	if !ok {
+		return object, nil
+	}
+	trimmed := &unstructured.Unstructured{Object: map[string]any{"spec": cluster.Object["spec"]}}
+	trimmed.SetGroupVersionKind(cluster.GroupVersionKind())
+	trimmed.SetName(cluster.GetName())
+	trimmed.SetUID(cluster.GetUID())
+	trimmed.SetResourceVersion(cluster.GetResourceVersion())
+	return trimmed, nil
+}
+
+// cluster returns the cluster of a ManagedCluster and the Secret with its token, which is nil if there is none.
+func (m *ManagedClusters) cluster(registered *unstructured.Unstructured, token *corev1.Secret) Cluster {
+	found := Cluster{Name: registered.GetName(), From: describe("ManagedCluster", registered)}
+	accepted, _, _ := unstructured.NestedBool(registered.Object, "spec", "hubAcceptsClient")
+	switch {
+	case !accepted:
+		found.Problem = "the hub has not accepted it: spec.hubAcceptsClient is not true"
+	case token == nil:
+		found.NoCredentials = true
+		found.Problem = fmt.Sprintf("there is no Secret %s/%s with its token", found.Name, TokenSecret)
+	case len(token.Data[corev1.ServiceAccountTokenKey]) == 0:
+		found.Problem = fmt.Sprintf("Secret %s/%s has no key %s", found.Name, TokenSecret, corev1.ServiceAccountTokenKey)
+	default:
+		found.use(m.config(registered, token))
+	}
+	return found
+}
+
+// config is the configuration for the first address of a ManagedCluster that is allowed.
+func (m *ManagedClusters) config(registered *unstructured.Unstructured, token *corev1.Secret) (*rest.Config, error) {
+	type clientConfig struct {
+		URL      string `json:"url"`
+		CABundle []byte `json:"caBundle"`
+	}
+	var spec struct {
+		Addresses []clientConfig `json:"managedClusterClientConfigs"`
+	}
+	fromSpec, _ := registered.Object["spec"].(map[string]any)
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fromSpec, &spec); err != nil {
+		return nil, fmt.Errorf("spec.managedClusterClientConfigs: %w", err)
+	}
+	refused := errors.New("spec.managedClusterClientConfigs has no address of its API server")
+	for i, at := range spec.Addresses {
+		if err := m.Servers.allow(at.URL); err != nil {
+			refused = fmt.Errorf("spec.managedClusterClientConfigs[%d].url: %w", i, err)
+			continue
+		}
+		authority := at.CABundle
+		if len(authority) == 0 {
+			authority = token.Data[corev1.ServiceAccountRootCAKey]
+		}
+		return configFor(&rest.Config{
+			Host: at.URL, BearerToken: string(token.Data[corev1.ServiceAccountTokenKey]), TLSClientConfig: rest.TLSClientConfig{CAData: authority},
+		})
+	}
+	return nil, refused
+}
