@@ -38,6 +38,7 @@ func TestCommandsOnARealCluster(t *testing.T) {
 	t.Run("setup installs the other CRDs, and updates its own", func(t *testing.T) { setupInstalls(t, objects) })
 	t.Run("doctor accepts the CRDs", doctorContentWithCluster)
 	t.Run("doctor reports running original operators", func(t *testing.T) { doctorNamesOperators(t, objects) })
+	t.Run("doctor shows where clusters come from", func(t *testing.T) { doctorShowsWhereClustersComeFrom(t, hub, objects) })
 	t.Run("a plan from the live hub equals that from a file of its objects", func(t *testing.T) { plansAlike(t, objects) })
 	t.Run("a schedule from the live cluster equals that from a file of its objects", func(t *testing.T) { schedulesAlike(t, objects) })
 	t.Run("lock commands on the live cluster equal those on a file of its objects", func(t *testing.T) { locksAlike(t, hub.Config) })

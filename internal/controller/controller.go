@@ -99,6 +99,7 @@ func runCluster(ctx context.Context, name string, kinds []kind, options Options)
 		}
 		pause(ctx, options.Interval)
 	}
+	options.Log.Info("controllers of the cluster end")
 }
 
 // runSession runs the controllers of a cluster until its credentials change, or one of them fails.

@@ -2,8 +2,11 @@ package controller_test
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -23,6 +26,7 @@ import (
 	"drydock.dev/drydock/internal/controller"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
+	"drydock.dev/drydock/internal/discovery"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -42,6 +46,7 @@ func TestControllers(t *testing.T) {
 	require.NoError(t, err)
 	t.Run("wait for their CRDs and for other operators", func(t *testing.T) { waitForCRDsAndOperators(t, stack.Cluster("spoke"), server) })
 	t.Run("manage a HarborCluster that changes as it is released", func(t *testing.T) { harborEditedAsItIsReleased(t, stack.Cluster("harbors"), server) })
+	t.Run("follow the clusters of the hub", func(t *testing.T) { followClustersOfTheHub(t, stack.Cluster("harbors"), server) })
 	t.Run("maintain annotated nodes", func(t *testing.T) { maintainAnnotatedNodes(t, stack.Cluster("annotated"), server) })
 }
 
@@ -59,13 +64,67 @@ func adminOf(t *testing.T, cluster *devstack.Cluster) kubeclient.Client {
 func run(t *testing.T, name string, access *rest.Config, options controller.Options) {
 	t.Helper()
 	options.Clusters = kube.New(kube.FromConfigs(nil, map[string]*rest.Config{name: access}), kube.Options{})
+	runAll(t, options)
+}
+
+// runAll runs the controllers of all clusters until the end of the test.
+func runAll(t *testing.T, options controller.Options) {
+	t.Helper()
 	t.Cleanup(options.Clusters.Close)
 	options.Interval = 100 * time.Millisecond
 	ctx, stop := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	t.Cleanup(running.Wait)
 	t.Cleanup(stop)
+	running.Go(func() { options.Clusters.Discover(ctx) })
 	running.Go(func() { controller.Run(ctx, options) })
+}
+
+// followClustersOfTheHub runs controllers while a Secret names a cluster.
+func followClustersOfTheHub(t *testing.T, cluster *devstack.Cluster, server client.Client) {
+	admin := adminOf(t, cluster)
+	require.NoError(t, cluster.Apply(t.Context(), "deploy/crds/maintenance.nvidia.com_nodemaintenances.yaml"))
+	file := filepath.Join(t.TempDir(), "clusters.yaml")
+	require.NoError(t, os.WriteFile(file, fmt.Appendf(nil, `
+hub: {kubeconfig: %s}
+discovery: {secrets: [{namespaces: [default], selector: drydock.dev/cluster, servers: ["127.0.0.1:*"]}]}
+`, cluster.KubeconfigFile), 0o600))
+	source, err := kube.FromClustersFile(file)
+	require.NoError(t, err)
+	log := &devstacktest.Buffer{}
+	runAll(t, controller.Options{Clusters: kube.New(source, kube.Options{}), Temporal: server, Log: slog.New(slog.NewTextHandler(log, nil))})
+	kubeconfig, err := os.ReadFile(cluster.KubeconfigFile)
+	require.NoError(t, err)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "edge", Labels: map[string]string{discovery.LabelCluster: "edge"}}, Data: map[string][]byte{"kubeconfig": kubeconfig},
+	}
+	require.NoError(t, admin.Create(t.Context(), secret))
+	require.NoError(t, admin.Create(t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}))
+	require.Eventually(t, func() bool {
+		return strings.Contains(log.String(), `msg="controller started" cluster=edge kind=NodeMaintenance`)
+	}, patience, 20*time.Millisecond)
+	request := func(name string) *maintenancev1.NodeMaintenance {
+		object := &maintenancev1.NodeMaintenance{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name}, Spec: maintenancev1.NodeMaintenanceSpec{RequestorID: "gpu.example.com", NodeName: "n1"},
+		}
+		require.NoError(t, admin.Create(t.Context(), object))
+		return object
+	}
+	taken := func(object *maintenancev1.NodeMaintenance) bool {
+		return admin.Get(t.Context(), kubeclient.ObjectKeyFromObject(object), object) == nil && len(object.Finalizers) > 0
+	}
+	first := request("followed")
+	require.Eventually(t, func() bool { return taken(first) }, patience, 20*time.Millisecond)
+
+	require.NoError(t, admin.Delete(t.Context(), secret))
+	require.Eventually(t, func() bool {
+		return strings.Contains(log.String(), `msg="controllers of the cluster end" cluster=edge`)
+	}, patience, 20*time.Millisecond)
+	second := request("too-late")
+	secret.ResourceVersion, secret.UID = "", ""
+	require.False(t, taken(second))
+	require.NoError(t, admin.Create(t.Context(), secret))
+	require.Eventually(t, func() bool { return taken(second) }, patience, 20*time.Millisecond)
 }
 
 func waitForCRDsAndOperators(t *testing.T, cluster *devstack.Cluster, server client.Client) {

@@ -67,11 +67,11 @@ func (m *ManagedClusters) cluster(registered *unstructured.Unstructured, token *
 	found := Cluster{Name: registered.GetName(), From: describe("ManagedCluster", registered)}
 	accepted, _, _ := unstructured.NestedBool(registered.Object, "spec", "hubAcceptsClient")
 	switch {
-	case !accepted:
-		found.Problem = "the hub has not accepted it: spec.hubAcceptsClient is not true"
 	case token == nil:
 		found.NoCredentials = true
 		found.Problem = fmt.Sprintf("there is no Secret %s/%s with its token", found.Name, TokenSecret)
+	case !accepted:
+		found.Problem = "the hub has not accepted it: spec.hubAcceptsClient is not true"
 	case len(token.Data[corev1.ServiceAccountTokenKey]) == 0:
 		found.Problem = fmt.Sprintf("Secret %s/%s has no key %s", found.Name, TokenSecret, corev1.ServiceAccountTokenKey)
 	default:

@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/discovery"
+	"drydock.dev/drydock/internal/policies"
+)
+
+// doctorShowsWhereClustersComeFrom reads a clusters file, and the objects on the hub that it selects.
+func doctorShowsWhereClustersComeFrom(t *testing.T, hub *devstack.Cluster, objects dynamic.Interface) {
+	file := filepath.Join(t.TempDir(), "clusters.yaml")
+	require.NoError(t, os.WriteFile(file, []byte(`
+hub: {context: hub}
+clusters: [{name: spoke-1, context: hub}, {name: edge-9, inClusterWorker: true}]
+discovery:
+  secrets: [{namespaces: [default], selector: drydock.dev/cluster, servers: ["127.0.0.1:*"]}]
+  managedClusters: {selector: fleet=doctor, servers: ["127.0.0.1:*"]}
+`), 0o600))
+	kubeconfig, err := os.ReadFile(hub.KubeconfigFile)
+	require.NoError(t, err)
+	for name, content := range map[string][]byte{"edge-1": kubeconfig, "edge-2": []byte("none"), "spoke-1": kubeconfig} {
+		secret := &corev1.Secret{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discovery.LabelCluster: name}}, Data: map[string][]byte{"kubeconfig": content},
+		}
+		secrets := hub.Client.CoreV1().Secrets("default")
+		_, err := secrets.Create(t.Context(), secret, metav1.CreateOptions{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, secrets.Delete(context.Background(), name, metav1.DeleteOptions{})) })
+	}
+	registered := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"hubAcceptsClient": true}}}
+	registered.SetGroupVersionKind(policies.ManagedClusters)
+	registered.SetName("edge-3")
+	registered.SetLabels(map[string]string{"fleet": "doctor"})
+	_, err = objects.Resource(managedClusterResource).Create(t.Context(), registered, metav1.CreateOptions{})
+	require.NoError(t, err)
+	t.Cleanup(func() {
+		require.NoError(t, objects.Resource(managedClusterResource).Delete(context.Background(), "edge-3", metav1.DeleteOptions{}))
+	})
+
+	got := drydock(t, "doctor", "--clusters", file, "--hub-context", "hub")
+	require.Equal(t, exitFailed, got.status)
+	for _, line := range []string{
+		`ok +clusters of the clusters file +2 clusters: edge-9, spoke-1$`,
+		`ok +clusters of Secrets in namespace default +1 cluster: edge-1$`,
+		`NOT OK +clusters of Secrets in namespace default +Secret default/edge-2 is not used: it is no kubeconfig$`,
+		`NOT OK +clusters of Secrets in namespace default +Secret default/spoke-1 is not used: the clusters file has a cluster spoke-1, too: remove one of the two$`,
+		`ok +clusters of ManagedClusters +0 clusters: none$`,
+		`WARNING +clusters of ManagedClusters +no Secret drydock-initiator with a token in the namespaces of edge-3$`,
+	} {
+		require.Regexp(t, `(?m)^`+line, got.stdout)
+	}
+	require.Contains(t, drydock(t, "doctor", "--clusters", file).stdout, "fix: add --hub-context")
+	require.Contains(t, drydock(t, "doctor", "--clusters", file+".missing").stdout, "read the clusters file")
+}
