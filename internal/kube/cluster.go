@@ -67,7 +67,7 @@ func newCluster(name string, found credentials, scheme *runtime.Scheme, options 
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Name: name, Config: config, MaintenanceConfig: options.MaintenanceConfig, safetyInterval: options.SafetyInterval}
+	c := &Cluster{Name: name, Config: config, MaintenanceConfig: options.MaintenanceConfig, safetyInterval: options.SafetyInterval, ended: found.ended}
 	if c.mapper, err = apiutil.NewDynamicRESTMapper(config, connections); err != nil {
 		return nil, err
 	}
@@ -149,13 +149,13 @@ func (c *Cluster) startCache(config *rest.Config, connections *http.Client, sche
 
 func (c *Cluster) close() { c.stop() }
 
-// watched wraps the transport: an attempt at an activity whose lease is over writes nothing, and none sends anything after ended is closed. refused is called
-// when the API server rejects the credentials, and failed when it cannot be reached with them.
-func (c credentials) watched(refused, failed func(), ended <-chan struct{}) credentials {
+// watched wraps the transport: an attempt at an activity whose lease is over writes nothing, and none sends anything after the credentials have ended. refused is
+// called when the API server rejects the credentials, and failed when it cannot be reached with them.
+func (c credentials) watched(refused, failed func()) credentials {
 	watch := func(config *rest.Config) *rest.Config {
 		config = rest.CopyConfig(config)
 		config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-			return endWatch{leaseWatch{answerWatch{next, refused, failed}}, ended}
+			return endWatch{leaseWatch{answerWatch{next, refused, failed}}, c.ended}
 		})
 		return config
 	}

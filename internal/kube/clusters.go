@@ -114,8 +114,6 @@ type entry struct {
 	opened  chan struct{}
 	cluster *Cluster
 	err     error
-	// ended is closed when the credentials must no longer be used.
-	ended chan struct{}
 
 	uses int
 	idle *time.Timer
@@ -214,7 +212,7 @@ func (c *Clusters) acquire(k key) (*entry, error) {
 	}
 	e, ok := c.open[k]
 	if !ok {
-		e = &entry{opened: make(chan struct{}), ended: make(chan struct{})}
+		e = &entry{opened: make(chan struct{})}
 		c.open[k] = e
 		// Not in the caller's goroutine and context: other callers wait for the same cluster.
 		go c.openEntry(k, e)
@@ -244,31 +242,28 @@ func (c *Clusters) drop(k key, e *entry) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.open[k] == e {
-		c.forget(k, e)
+		c.forget(k)
 	}
 }
 
-// forget removes a cluster that is open. The caller has the lock.
-func (c *Clusters) forget(k key, e *entry) {
+// forget removes a cluster if it is open. The caller has the lock.
+func (c *Clusters) forget(k key) {
+	e, ok := c.open[k]
 	delete(c.open, k)
-	if e.uses == 0 {
+	if ok && e.uses == 0 {
 		go e.close()
 	}
 }
 
-// end ends the use of a cluster whose credentials on the hub have changed or are gone: nothing is sent with them afterwards, and waits end.
-func (c *Clusters) end(name string) {
+// unclaim gives up what a name has claimed, and has the next use open its cluster again.
+func (c *Clusters) unclaim(name string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.endLocked(name)
+	c.unclaimLocked(name)
 }
 
-func (c *Clusters) endLocked(name string) {
-	k := key{name: name}
-	if e, ok := c.open[k]; ok {
-		close(e.ended)
-		c.forget(k, e)
-	}
+func (c *Clusters) unclaimLocked(name string) {
+	c.forget(key{name: name})
 	maps.DeleteFunc(c.names, func(_ types.UID, theirs string) bool { return theirs == name })
 }
 
@@ -284,15 +279,15 @@ func (c *Clusters) openEntry(k key, e *entry) {
 	defer close(e.opened)
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	e.cluster, e.err = c.openCluster(ctx, k, func() { c.drop(k, e) }, e.ended)
+	e.cluster, e.err = c.openCluster(ctx, k, func() { c.drop(k, e) })
 	if e.err != nil {
 		c.drop(k, e)
 	}
 }
 
 // openCluster opens a cluster. It calls outdated when the source may have newer credentials: the API server rejects the current ones or cannot be
-// reached with them, and the source has others now. The cluster is used until ended is closed.
-func (c *Clusters) openCluster(ctx context.Context, k key, outdated func(), ended <-chan struct{}) (*Cluster, error) {
+// reached with them, and the source has others now.
+func (c *Clusters) openCluster(ctx context.Context, k key, outdated func()) (*Cluster, error) {
 	found, err := c.credentials(k)
 	if err != nil {
 		return nil, err
@@ -310,14 +305,14 @@ func (c *Clusters) openCluster(ctx context.Context, k key, outdated func(), ende
 			}
 		})
 	}
-	cluster, err := newCluster(k.name, found.watched(outdated, failed, ended), scheme, c.options)
+	cluster, err := newCluster(k.name, found.watched(outdated, failed), scheme, c.options)
 	if err != nil {
 		return nil, fmt.Errorf("prepare the access to cluster %s: %w", k.name, err)
 	}
-	cluster.Hub, cluster.Allowed, cluster.ended = k.hub, c.source.allowed, ended
+	cluster.Hub, cluster.Allowed = k.hub, c.source.allowed
 	uid, err := cluster.uid(ctx)
 	if err == nil && !k.hub {
-		err = c.claim(uid, k.name, ended)
+		err = c.claim(uid, k.name, found.ended)
 	}
 	if err != nil {
 		cluster.close()
@@ -345,7 +340,7 @@ func (c *Clusters) claim(uid types.UID, name string, ended <-chan struct{}) erro
 	}
 	maps.DeleteFunc(c.names, func(_ types.UID, theirs string) bool { return theirs == name }) // it may have named another cluster before
 	if other, ok := c.names[uid]; ok && other != name && c.source.names(name) && !c.source.names(other) {
-		c.endLocked(other)
+		c.unclaimLocked(other)
 	}
 	if other, ok := c.names[uid]; ok && other != name {
 		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("clusters %s and %s are the same: namespace kube-system has the UID %s in both; keep one of the names",

@@ -115,7 +115,11 @@ func (c *Clusters) apply(source *discoveredSource, found []discovery.Cluster) {
 	clusters, refused := map[string]access{}, map[string]refusal{}
 	for _, cluster := range discovery.Merge(c.source.names, all) {
 		if cluster.Config != nil {
-			clusters[cluster.Name] = access{config: func() (*rest.Config, error) { return cluster.Config, nil }}
+			now := access{config: func() (*rest.Config, error) { return cluster.Config, nil }, ended: make(chan struct{})}
+			if was, known := d.clusters[cluster.Name]; known && was.same(now) {
+				now = was
+			}
+			clusters[cluster.Name] = now
 			continue
 		}
 		before := refused[cluster.Name]
@@ -130,13 +134,15 @@ func (c *Clusters) apply(source *discoveredSource, found []discovery.Cluster) {
 	log := c.options.Log.With("source", source.Name)
 	for name, was := range former {
 		now, still := clusters[name]
-		switch {
-		case !still:
-			c.end(name)
-			log.Warn("a cluster of the hub is gone", "cluster", name)
-		case !was.same(now):
-			c.end(name)
+		if still && was.ended == now.ended {
+			continue
+		}
+		close(was.ended)
+		c.unclaim(name)
+		if still {
 			log.Info("the credentials of a cluster have changed", "cluster", name)
+		} else {
+			log.Warn("a cluster of the hub is gone", "cluster", name)
 		}
 	}
 	for name := range clusters {

@@ -37,6 +37,8 @@ type access struct {
 	lockController func() (*rest.Config, error)
 	// inClusterWorker: an activity-only worker inside the cluster runs its activities.
 	inClusterWorker bool
+	// ended is closed when these credentials, which an object on the hub had, must no longer be used. Nil: they do not end.
+	ended chan struct{}
 }
 
 // FromKubeconfig reads clusters from contexts of a kubeconfig; a cluster has the name of its context. An empty path means $KUBECONFIG or
@@ -148,6 +150,8 @@ type credentials struct {
 	config *rest.Config
 	// lockController is nil when it has none of its own.
 	lockController *rest.Config
+	// ended is closed when they must no longer be used. Nil: they do not end.
+	ended <-chan struct{}
 }
 
 // hubCredentials returns the access to the hub. Errors: NoHub, ClusterUnreachable.
@@ -165,6 +169,7 @@ func (s Source) names(name string) bool {
 }
 
 func (a access) read(what string) (found credentials, err error) {
+	found.ended = a.ended
 	if found.config, err = a.config(); err == nil && a.lockController != nil {
 		found.lockController, err = a.lockController()
 	}
