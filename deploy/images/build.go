@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -24,6 +23,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/v1/static"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
 	"github.com/google/go-containerregistry/pkg/v1/types"
+
+	"drydock.dev/drydock/internal/gobuild"
 )
 
 const (
@@ -84,7 +85,7 @@ func (b builder) build(ctx context.Context, image image) (string, error) {
 
 // emptyLayout removes an older layout of an image. It refuses to remove anything else.
 func (b builder) emptyLayout(image image) (string, error) {
-	dir := filepath.Join(b.out, image.program)
+	dir := filepath.Join(b.out, image.source.Name)
 	if _, err := layout.FromPath(dir); err != nil {
 		if _, err := os.Lstat(dir); err == nil {
 			return "", fmt.Errorf("%s exists and is no image layout: move it away, or set --out to another directory", dir)
@@ -95,7 +96,7 @@ func (b builder) emptyLayout(image image) (string, error) {
 
 // push sends an index to the registry, with the version as its tag, and then the SBOMs. It returns the reference.
 func (b builder) push(ctx context.Context, image image, index v1.ImageIndex, sboms []mutate.IndexAddendum) (string, error) {
-	tag, err := name.NewTag(b.registry + "/" + image.program + ":" + b.version)
+	tag, err := name.NewTag(b.registry + "/" + image.source.Name + ":" + b.version)
 	if err != nil {
 		return "", err
 	}
@@ -118,17 +119,15 @@ func (b builder) push(ctx context.Context, image image, index v1.ImageIndex, sbo
 
 // compile returns the path of the compiled program.
 func (b builder) compile(ctx context.Context, image image, platform v1.Platform) (string, error) {
-	program, err := filepath.Abs(filepath.Join(b.out, "programs", platform.OS+"-"+platform.Architecture, image.program))
+	program, err := filepath.Abs(filepath.Join(b.out, "programs", platform.OS+"-"+platform.Architecture, image.source.Name))
 	if err != nil {
 		return "", err
 	}
-	build := exec.CommandContext(ctx, "go", "build", "-trimpath", "-gcflags=all=-dwarf=false", "-ldflags", "-s -w -X main.version="+b.version, "-o", program, image.pkg)
-	build.Dir = filepath.Join(b.root, image.module)
-	build.Env = append(os.Environ(), "GOWORK=off", "CGO_ENABLED=0", "GOOS="+platform.OS, "GOARCH="+platform.Architecture)
-	if output, err := build.CombinedOutput(); err != nil {
-		return "", fmt.Errorf("compile %s for %s: %w\n%s", image.pkg, platform, err, output)
-	}
-	return program, nil
+	return program, b.programs().Compile(ctx, image.source, platform.OS, platform.Architecture, program)
+}
+
+func (b builder) programs() gobuild.Builder {
+	return gobuild.Builder{Root: b.root, Version: b.version, SBOMTool: b.sbomTool}
 }
 
 // image has two layers: what is the same in all images, and the program.
@@ -137,9 +136,9 @@ func (b builder) image(image image, program string, platform v1.Platform) (v1.Im
 	if err != nil {
 		return nil, err
 	}
-	files := []file{{path: image.program, mode: 0o755, content: content}}
+	files := []file{{path: image.source.Name, mode: 0o755, content: content}}
 	for _, link := range image.links {
-		files = append(files, file{path: strings.TrimPrefix(link, "/"), mode: 0o777, target: "/" + image.program})
+		files = append(files, file{path: strings.TrimPrefix(link, "/"), mode: 0o777, target: "/" + image.source.Name})
 	}
 	built := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, layer := range [][]file{base(), files} {
@@ -158,7 +157,7 @@ func (b builder) image(image image, program string, platform v1.Platform) (v1.Im
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Variant, config.Created = platform.OS, platform.Architecture, platform.Variant, v1.Time{Time: b.created}
 	config.Config = v1.Config{
-		User: image.user, Entrypoint: []string{"/" + image.program}, WorkingDir: "/",
+		User: image.user, Entrypoint: []string{"/" + image.source.Name}, WorkingDir: "/",
 		// Temporal's telemetry does not start without HOME and USER. A user that etc/passwd does not have would have none.
 		Env:    []string{"PATH=/", "SSL_CERT_FILE=/" + rootsFile, "HOME=/", "USER=drydock"},
 		Labels: b.labels(image),
@@ -186,12 +185,9 @@ func (b builder) labels(image image) map[string]string {
 
 // sbom is the list of the modules in a program, as an artifact that refers to its image.
 func (b builder) sbom(ctx context.Context, program string, of v1.Descriptor) (mutate.IndexAddendum, error) {
-	list := exec.CommandContext(ctx, b.sbomTool, "bin", "-json", "-std", "-noserial", "-notimestamp", "-version", b.version, program)
-	var errors bytes.Buffer
-	list.Stderr = &errors
-	modules, err := list.Output()
+	modules, err := b.programs().SBOM(ctx, program)
 	if err != nil {
-		return mutate.IndexAddendum{}, fmt.Errorf("list the modules in %s (make supply-chain builds %s): %w\n%s", program, b.sbomTool, err, errors.String())
+		return mutate.IndexAddendum{}, err
 	}
 	artifact := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), mediaTypeSBOM)
 	artifact, err = mutate.Append(artifact, mutate.Addendum{Layer: static.NewLayer(modules, mediaTypeSBOM)})

@@ -1,13 +1,14 @@
 package main
 
-import "drydock.dev/drydock/internal/precache/contract"
+import (
+	"drydock.dev/drydock/internal/gobuild"
+	"drydock.dev/drydock/internal/precache/contract"
+)
 
 // image is a container image with one static program, roots of trust for TLS, and nothing else.
 type image struct {
-	// program is its file name, and the name of the image. pkg is the package to compile.
-	program, pkg string
-	// module is the directory of the module that has the package; empty: the repository.
-	module      string
+	// source is what the program is compiled from. Its name is also that of the image.
+	source      gobuild.Program
 	title       string
 	description string
 	// links are other paths of the program.
@@ -23,19 +24,19 @@ const nonRoot = "65532:65532"
 
 var images = []image{
 	{
-		program: "drydock-worker", pkg: "./worker", user: nonRoot, limit: 40,
+		source: gobuild.Worker(), user: nonRoot, limit: 40,
 		title: "Drydock worker", description: "Runs Drydock's workflows and activities, and the controllers of its objects.",
 	},
 	{
-		program: "drydock", pkg: "./starter", user: nonRoot, limit: 40,
+		source: gobuild.CLI(), user: nonRoot, limit: 40,
 		title: "Drydock", description: "The CLI of Drydock, its status page (serve) and its codec server.",
 	},
 	{
-		program: "drydock-standalone", pkg: ".", module: "deploy/standalone", user: nonRoot, limit: 70,
+		source: gobuild.Standalone(), user: nonRoot, limit: 70,
 		title: "Drydock standalone", description: "Drydock with Temporal in one process.",
 	},
 	{
-		program: "drydock-prepare", pkg: "./deploy/prepare", user: "0:0", links: []string{contract.PrecacheProgram}, limit: 10,
+		source: gobuild.Prepare(), user: "0:0", links: []string{contract.PrecacheProgram}, limit: 10,
 		title: "Drydock prepare", description: "Precaches images and backs up nodes, in privileged Jobs.",
 	},
 }

@@ -47,7 +47,7 @@ func testBuilder(t *testing.T, out string) builder {
 func TestImagesRunInAnEmptyRoot(t *testing.T) {
 	out := t.TempDir()
 	for _, image := range images {
-		t.Run(image.program, func(t *testing.T) {
+		t.Run(image.source.Name, func(t *testing.T) {
 			dir, err := testBuilder(t, out).build(t.Context(), image)
 			require.NoError(t, err)
 			built := tagged(t, dir)
@@ -56,7 +56,7 @@ func TestImagesRunInAnEmptyRoot(t *testing.T) {
 
 			unpacked := t.TempDir()
 			files := unpack(t, built, unpacked)
-			wanted := []string{"etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", rootsFile, image.program}
+			wanted := []string{"etc", "etc/group", "etc/passwd", "etc/ssl", "etc/ssl/certs", rootsFile, image.source.Name}
 			for _, link := range image.links {
 				for name := strings.TrimPrefix(link, "/"); name != "."; name = filepath.Dir(name) {
 					wanted = append(wanted, name)
@@ -76,7 +76,7 @@ func TestImagesRunInAnEmptyRoot(t *testing.T) {
 			output, err := run.CombinedOutput()
 			require.NoError(t, err, "%s", output)
 			printed := string(output)
-			require.Contains(t, printed, image.program+" ")
+			require.Contains(t, printed, image.source.Name+" ")
 			require.Contains(t, printed, version)
 		})
 	}
@@ -126,7 +126,7 @@ func requireConfig(t *testing.T, built v1.Image, image image) {
 	config, err := built.ConfigFile()
 	require.NoError(t, err)
 	require.Equal(t, image.user, config.Config.User)
-	require.Equal(t, []string{"/" + image.program}, config.Config.Entrypoint)
+	require.Equal(t, []string{"/" + image.source.Name}, config.Config.Entrypoint)
 	require.Empty(t, config.Config.Cmd)
 	require.Subset(t, config.Config.Env, []string{"HOME=/", "USER=drydock"}, "also another user has a name")
 	require.Equal(t, runtime.GOARCH, config.Architecture)
@@ -142,7 +142,7 @@ func requireConfig(t *testing.T, built v1.Image, image image) {
 		require.NoError(t, err)
 		size += compressed
 	}
-	t.Logf("%s: %d MiB compressed", image.program, size>>20)
+	t.Logf("%s: %d MiB compressed", image.source.Name, size>>20)
 	require.Less(t, size, int64(image.limit)<<20, "compressed")
 }
 
@@ -222,7 +222,7 @@ func TestPlatformsThatAreNoneAreRefused(t *testing.T) {
 
 func TestOnlyOlderLayoutsAreReplaced(t *testing.T) {
 	b := builder{out: t.TempDir()}
-	dir := filepath.Join(b.out, images[0].program)
+	dir := filepath.Join(b.out, images[0].source.Name)
 	_, err := layout.Write(dir, empty.Index)
 	require.NoError(t, err)
 	_, err = b.emptyLayout(images[0])

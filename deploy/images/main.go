@@ -44,7 +44,7 @@ func newCommand() *cobra.Command {
 			for _, image := range images {
 				built, err := b.build(cmd.Context(), image)
 				if err != nil {
-					return fmt.Errorf("build the image of %s: %w", image.program, err)
+					return fmt.Errorf("build the image of %s: %w", image.source.Name, err)
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), built)
 			}

@@ -1,0 +1,165 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"drydock.dev/drydock/internal/gobuild"
+)
+
+// archive writes the archive of a program for a platform, and its SBOM.
+func (r release) archive(ctx context.Context, program gobuild.Program, platform string) error {
+	system, architecture, _ := strings.Cut(platform, "/")
+	dir, err := os.MkdirTemp("", "drydock-release-")
+	if err != nil {
+		return err
+	}
+	defer os.RemoveAll(dir)
+	compiled := filepath.Join(dir, program.Name)
+	if err := r.Compile(ctx, program, system, architecture, compiled); err != nil {
+		return err
+	}
+	sbom, err := r.SBOM(ctx, compiled)
+	if err != nil {
+		return err
+	}
+	name := fmt.Sprintf("%s_%s_%s_%s", program.Name, r.number, system, architecture)
+	if err := r.write(name+".cdx.json", sbom); err != nil {
+		return err
+	}
+	var packed bytes.Buffer
+	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
+	if err != nil {
+		return err
+	}
+	files := tar.NewWriter(compressed)
+	for _, of := range []struct {
+		path string
+		mode int64
+	}{{compiled, 0o755}, {filepath.Join(r.Root, "LICENSE"), 0o644}, {filepath.Join(r.Root, "README.md"), 0o644}} {
+		if err := r.add(files, filepath.Base(of.path), of.path, of.mode); err != nil {
+			return err
+		}
+	}
+	if err := files.Close(); err != nil {
+		return err
+	}
+	if err := compressed.Close(); err != nil {
+		return err
+	}
+	return r.write(name+".tar.gz", packed.Bytes())
+}
+
+// add adds a file to an archive, without anything of this machine.
+func (r release) add(to *tar.Writer, name, path string, mode int64) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if err := to.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size(), ModTime: r.created, Format: tar.FormatUSTAR}); err != nil {
+		return err
+	}
+	_, err = io.Copy(to, file)
+	return err
+}
+
+func (r release) write(name string, content []byte) error {
+	return os.WriteFile(filepath.Join(r.out, name), content, 0o644)
+}
+
+func (r release) copyChart() error {
+	if r.chart == "" {
+		return nil
+	}
+	content, err := os.ReadFile(r.chart)
+	if err != nil {
+		return fmt.Errorf("--chart: %w", err)
+	}
+	return r.write(filepath.Base(r.chart), content)
+}
+
+// packImages packs each image layout into a file, which registries' tools read as an OCI archive.
+func (r release) packImages() error {
+	if r.images == "" {
+		return nil
+	}
+	layouts, err := filepath.Glob(filepath.Join(r.images, "*", "oci-layout"))
+	if err != nil || len(layouts) == 0 {
+		return fmt.Errorf("--images %s: no image layout: %w", r.images, fs.ErrNotExist)
+	}
+	for _, layout := range layouts {
+		dir := filepath.Dir(layout)
+		file, err := os.Create(filepath.Join(r.out, fmt.Sprintf("%s_%s_image.tar", filepath.Base(dir), r.number)))
+		if err != nil {
+			return err
+		}
+		packed := tar.NewWriter(file)
+		err = filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+			if err != nil || entry.IsDir() {
+				return err
+			}
+			name, err := filepath.Rel(dir, path)
+			if err != nil {
+				return err
+			}
+			return r.add(packed, filepath.ToSlash(name), path, 0o644)
+		})
+		if err == nil {
+			err = packed.Close()
+		}
+		if closed := file.Close(); err == nil {
+			err = closed
+		}
+		if err != nil {
+			return fmt.Errorf("pack %s: %w", dir, err)
+		}
+	}
+	return nil
+}
+
+// checksums writes the checksums of all files so far, and returns them by name.
+func (r release) checksums() (map[string]string, error) {
+	entries, err := os.ReadDir(r.out)
+	if err != nil {
+		return nil, err
+	}
+	sums, lines := map[string]string{}, []string{}
+	for _, entry := range entries {
+		sum, err := checksum(filepath.Join(r.out, entry.Name()))
+		if err != nil {
+			return nil, err
+		}
+		sums[entry.Name()] = sum
+		lines = append(lines, sum+"  "+entry.Name()+"\n")
+	}
+	slices.Sort(lines)
+	return sums, r.write("checksums.txt", []byte(strings.Join(lines, "")))
+}
+
+func checksum(path string) (string, error) {
+	file, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer file.Close()
+	hash := sha256.New()
+	if _, err := io.Copy(hash, file); err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("%x", hash.Sum(nil)), nil
+}
