@@ -46,6 +46,7 @@ func hubAccountIsStolen(t *testing.T) {
 	stolen := clientOf(t, config)
 	refused(t, map[string]error{
 		"read Secrets":          stolen.List(t.Context(), &corev1.SecretList{}, client.InNamespace(kube.SystemNamespace)),
+		"read other Secrets":    stolen.List(t.Context(), &corev1.SecretList{}),
 		"write in a namespace":  stolen.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "stolen"}}),
 		"create a pod":          stolen.Create(t.Context(), podWithAccount(kube.SystemNamespace, "drydock-hub")),
 		"request a rollout":     stolen.Create(t.Context(), rolloutWith("default", "stolen", nil)),

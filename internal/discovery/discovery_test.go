@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"strings"
 	"testing"
 
@@ -157,6 +158,31 @@ func TestAChangedSecretIsReadAgain(t *testing.T) {
 		changing.ResourceVersion, changing.Data["kubeconfig"] = fmt.Sprint(version+1), []byte(kubeconfig(server, "token: "+want))
 		require.Equal(t, want, source.Find([][]client.Object{{changing}})[0].Config.BearerToken)
 	}
+}
+
+// FuzzKubeconfigOfOthers reads kubeconfigs as anybody may have written them.
+func FuzzKubeconfigOfOthers(f *testing.F) {
+	for _, seed := range []string{
+		kubeconfig(server, token), kubeconfig(server, "exec: {command: sh}"), kubeconfig(server+", proxy-url: 'http://a'", token), kubeconfig("server: '//api.example.com:6443'", token),
+		kubeconfig("server: 'HTTPS://API.example.com:6443/path?a#b'", token), "{", "contexts: [null]", "current-context: ''\ncontexts: [{name: '', context: null}]",
+	} {
+		f.Add([]byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		config, err := configOf(content, Servers{"*.example.com:6443"})
+		if err != nil {
+			return
+		}
+		address, err := url.Parse(config.Host)
+		require.NoError(t, err)
+		require.Equal(t, "https", address.Scheme)
+		require.True(t, strings.HasSuffix(strings.ToLower(address.Hostname()), ".example.com"), config.Host)
+		require.Equal(t, "6443", address.Port())
+		require.Empty(t, config.CAFile+config.CertFile+config.KeyFile+config.BearerTokenFile+config.Username+config.Password+config.Impersonate.UserName)
+		require.Nil(t, config.ExecProvider)
+		require.Nil(t, config.AuthProvider)
+		require.False(t, config.Insecure)
+	})
 }
 
 func managedCluster(name string, accepted bool, addresses ...string) *unstructured.Unstructured {

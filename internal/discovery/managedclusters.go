@@ -18,6 +18,7 @@ import (
 
 func (m *ManagedClusters) source() Source {
 	selector, _ := labels.Parse(m.Selector) // Check did
+	known := map[endpoint]*rest.Config{}
 	registered := &unstructured.Unstructured{}
 	registered.SetGroupVersionKind(policies.ManagedClusters)
 	return Source{
@@ -31,12 +32,27 @@ func (m *ManagedClusters) source() Source {
 			for _, object := range read[1] {
 				tokens[object.GetNamespace()] = object.(*corev1.Secret)
 			}
+			next := map[endpoint]*rest.Config{}
 			for _, object := range read[0] {
-				found = append(found, m.cluster(object.(*unstructured.Unstructured), tokens[object.GetName()]))
+				found = append(found, m.cluster(object.(*unstructured.Unstructured), tokens[object.GetName()], func(at endpoint) (config *rest.Config, err error) {
+					if config = known[at]; config == nil {
+						config, err = at.config()
+					}
+					next[at] = config
+					return config, err
+				}))
 			}
+			known = next
 			return found
 		},
 	}
+}
+
+// endpoint is where a cluster is, and how. Its configuration is made once: a change of one cluster must not cost a look at the certificates of all others.
+type endpoint struct{ url, authority, token string }
+
+func (e endpoint) config() (*rest.Config, error) {
+	return configFor(&rest.Config{Host: e.url, BearerToken: e.token, TLSClientConfig: rest.TLSClientConfig{CAData: []byte(e.authority)}})
 }
 
 // trimToken keeps what the add-on writes.
@@ -63,7 +79,7 @@ func trimManagedCluster(object any) (any, error) {
 }
 
 // cluster returns the cluster of a ManagedCluster and the Secret with its token, which is nil if there is none.
-func (m *ManagedClusters) cluster(registered *unstructured.Unstructured, token *corev1.Secret) Cluster {
+func (m *ManagedClusters) cluster(registered *unstructured.Unstructured, token *corev1.Secret, configOf func(endpoint) (*rest.Config, error)) Cluster {
 	found := Cluster{Name: registered.GetName(), From: describe("ManagedCluster", registered)}
 	accepted, _, _ := unstructured.NestedBool(registered.Object, "spec", "hubAcceptsClient")
 	switch {
@@ -75,13 +91,18 @@ func (m *ManagedClusters) cluster(registered *unstructured.Unstructured, token *
 	case len(token.Data[corev1.ServiceAccountTokenKey]) == 0:
 		found.Problem = fmt.Sprintf("Secret %s/%s has no key %s", found.Name, TokenSecret, corev1.ServiceAccountTokenKey)
 	default:
-		found.use(m.config(registered, token))
+		at, err := m.endpoint(registered, token)
+		if err != nil {
+			found.Problem = err.Error()
+			break
+		}
+		found.use(configOf(at))
 	}
 	return found
 }
 
-// config is the configuration for the first address of a ManagedCluster that is allowed.
-func (m *ManagedClusters) config(registered *unstructured.Unstructured, token *corev1.Secret) (*rest.Config, error) {
+// endpoint is the first address of a ManagedCluster that is allowed.
+func (m *ManagedClusters) endpoint(registered *unstructured.Unstructured, token *corev1.Secret) (endpoint, error) {
 	type clientConfig struct {
 		URL      string `json:"url"`
 		CABundle []byte `json:"caBundle"`
@@ -91,7 +112,7 @@ func (m *ManagedClusters) config(registered *unstructured.Unstructured, token *c
 	}
 	fromSpec, _ := registered.Object["spec"].(map[string]any)
 	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(fromSpec, &spec); err != nil {
-		return nil, fmt.Errorf("spec.managedClusterClientConfigs: %w", err)
+		return endpoint{}, fmt.Errorf("spec.managedClusterClientConfigs: %w", err)
 	}
 	refused := errors.New("spec.managedClusterClientConfigs has no address of its API server")
 	for i, at := range spec.Addresses {
@@ -103,9 +124,7 @@ func (m *ManagedClusters) config(registered *unstructured.Unstructured, token *c
 		if len(authority) == 0 {
 			authority = token.Data[corev1.ServiceAccountRootCAKey]
 		}
-		return configFor(&rest.Config{
-			Host: at.URL, BearerToken: string(token.Data[corev1.ServiceAccountTokenKey]), TLSClientConfig: rest.TLSClientConfig{CAData: authority},
-		})
+		return endpoint{at.URL, string(authority), string(token.Data[corev1.ServiceAccountTokenKey])}, nil
 	}
-	return nil, refused
+	return endpoint{}, refused
 }
