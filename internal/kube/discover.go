@@ -18,9 +18,6 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// discoverPause is the pause before a source on the hub that failed is watched again.
-const discoverPause = 2 * time.Second
-
 // discovered are the clusters that objects on the hub name, in addition to those of the source.
 type discovered struct {
 	mu      sync.Mutex
@@ -61,22 +58,33 @@ func newDiscovered(sources []discovery.Source) *discovered {
 func (c *Clusters) Discover(ctx context.Context) {
 	var running sync.WaitGroup
 	for _, source := range c.discovered.sources {
-		running.Go(func() {
-			for ctx.Err() == nil {
-				err := c.watchSource(ctx, source)
-				if ctx.Err() != nil {
-					return
-				}
-				c.options.Log.Warn("cannot watch the clusters of the hub, retrying", "source", source.Name, "error", err)
-				c.discovered.fail(source, err)
-				select {
-				case <-ctx.Done():
-				case <-time.After(discoverPause):
-				}
-			}
-		})
+		running.Go(func() { c.followSource(ctx, source) })
 	}
 	running.Wait()
+}
+
+// followSource watches a source until ctx is done, and retries while that fails. It logs each reason once.
+func (c *Clusters) followSource(ctx context.Context, source *discoveredSource) {
+	var failingSince time.Time
+	reason := ""
+	for {
+		began := time.Now()
+		err := c.watchSource(ctx, source)
+		if ctx.Err() != nil {
+			return
+		}
+		if c.discovered.fail(source, err) {
+			failingSince, reason = began, ""
+		}
+		if err.Error() != reason {
+			reason = err.Error()
+			c.options.Log.Warn("cannot watch the clusters of the hub, retrying", "source", source.Name, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(forbiddenPause(time.Since(failingSince))):
+		}
+	}
 }
 
 // watchSource keeps the clusters of a source up to date until the hub fails, or its credentials change.
@@ -164,11 +172,13 @@ func (a access) same(other access) bool {
 	return sameConfig(mine, theirs)
 }
 
-// fail records why a source cannot be watched. What it gave before stays.
-func (d *discovered) fail(source *discoveredSource, err error) {
+// fail records why a source cannot be watched, and reports whether it had worked before. What it gave stays.
+func (d *discovered) fail(source *discoveredSource, err error) (worked bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
+	worked = source.failure == nil
 	source.failure = err
+	return worked
 }
 
 // unread is why not all clusters of the hub are known yet; nil: all have been read once.
