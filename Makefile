@@ -251,11 +251,12 @@ images: supply-chain ## Build the container images, each as an OCI layout in bin
 chart: helm ## Package the Helm chart in bin/chart (VERSION=v1.2.3)
 	@$(TOOLS)/helm package deploy/chart --version '$(VERSION:v%=%)' --app-version '$(VERSION)' --destination bin/chart
 
-# RELEASE_URL is where users will get the files of a release, and DOCS_URL where its pages are, for the links in the notes.
+# RELEASE_URL is where users will get the files of a release, and DOCS_URL where its pages are, for the links in the notes. RELEASE_PLATFORMS are those of the
+# archives, instead of all.
 RELEASE_URL ?= https://drydock.dev/releases/$(VERSION)
-RELEASE_PLATFORMS ?= linux/amd64,linux/arm64,darwin/amd64,darwin/arm64
+RELEASE_PLATFORMS ?=
 DOCS_URL ?=
-RELEASE = $(TOOLS)/release --version '$(VERSION)' --url '$(RELEASE_URL)' --docs-url '$(DOCS_URL)' --platforms '$(RELEASE_PLATFORMS)' --created "$$(git log -1 --format=%ct)"
+RELEASE = $(TOOLS)/release --version '$(VERSION)' --url '$(RELEASE_URL)' --docs-url '$(DOCS_URL)' $(if $(RELEASE_PLATFORMS),--platforms '$(RELEASE_PLATFORMS)') --created "$$(git log -1 --format=%ct)"
 
 .PHONY: release
 release: ## Build the files of a release in bin/release (VERSION=v1.2.3): archives, SBOMs, images, chart, checksums, manifests of krew and Homebrew, notes; REGISTRY=host/path pushes the images

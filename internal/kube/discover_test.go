@@ -239,11 +239,22 @@ func TestAManagedClusterIsReachedWithTheTokenOfItsServiceAccount(t *testing.T) {
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "managed", Name: discovery.TokenSecret}, Data: map[string][]byte{"token": []byte("first")}}
 	require.NoError(t, admin.Create(t.Context(), secret))
 	requireToken("first")
+	held, err := clusters.Cluster(t.Context(), "managed")
+	require.NoError(t, err)
+	ask := func() error {
+		_, err := held.Clientset.CoreV1().Namespaces().Get(t.Context(), metav1.NamespaceSystem, metav1.GetOptions{})
+		return err
+	}
+	valid = "not that"
+	require.Error(t, ask(), "it is opened again for the next use")
+	valid = "first"
+	require.NoError(t, ask())
 
 	valid = "second"
 	secret.Data["token"] = []byte("second")
 	require.NoError(t, admin.Update(t.Context(), secret))
 	requireToken("second")
+	require.ErrorContains(t, ask(), "these credentials are no longer in use", "also where they have been in use since before they were refused")
 
 	require.NoError(t, admin.Delete(t.Context(), registered))
 	requireError("cluster managed is not known")
