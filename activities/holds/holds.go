@@ -6,7 +6,9 @@ import (
 	"fmt"
 	"strings"
 
+	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/internal/kube"
@@ -17,6 +19,7 @@ import (
 type Client interface {
 	activitykit.Starter
 	activitykit.Lister
+	DescribeTaskQueue(ctx context.Context, taskQueue string, taskQueueType enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error)
 }
 
 // Hub returns the hub, like kube.Clusters.

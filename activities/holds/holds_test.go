@@ -2,13 +2,17 @@ package holds
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 	commonpb "go.temporal.io/api/common/v1"
+	enumspb "go.temporal.io/api/enums/v1"
+	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -76,13 +80,46 @@ func TestForeignOrUnreadableHoldsAreNeitherTrustedNorOverwritten(t *testing.T) {
 	}
 }
 
-func TestAWorkerWithoutAHubSavesNoHolds(t *testing.T) {
+// workers are the workers that Temporal knows, by identity.
+type workers struct {
+	Client
+	identities []string
+	unknown    error
+}
+
+func (w workers) DescribeTaskQueue(_ context.Context, taskQueue string, _ enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+	if w.unknown != nil || taskQueue != temporal.TaskQueue {
+		return nil, w.unknown
+	}
+	response := &workflowservice.DescribeTaskQueueResponse{}
+	for _, identity := range w.identities {
+		response.Pollers = append(response.Pollers, &taskqueuepb.PollerInfo{Identity: identity})
+	}
+	return response, nil
+}
+
+// A retry waits, so it must be for a worker that exists.
+func TestAWorkerWithoutAHubLeavesTheHoldsToOneThatHasAHub(t *testing.T) {
 	none := kube.New(kube.FromConfigs(nil, nil), kube.Options{})
 	t.Cleanup(none.Close)
-	holds := &Activities{Hub: none}
-	_, err := holds.LoadHolds(t.Context(), struct{}{})
-	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(err), "%v", err)
-	require.Equal(t, temporal.ErrNoHub, temporal.ErrorType(holds.SaveHolds(t.Context(), emergency.State{Number: 1})))
+	without, with := temporal.WorkerIdentity(false, true, false), temporal.WorkerIdentity(true, true, false)
+	for name, tt := range map[string]struct {
+		workers workers
+		wanted  string
+	}{
+		"another worker has a hub":   {workers{identities: []string{without, with}}, temporal.ErrNoHub},
+		"no worker has a hub":        {workers{identities: []string{without, without}}, temporal.ErrNotFound},
+		"the workers are not known":  {workers{unknown: errors.New("Temporal is down")}, temporal.ErrNoHub},
+		"Temporal has seen no poll":  {workers{}, temporal.ErrNoHub},
+		"workers of another version": {workers{identities: []string{"5443@vm@"}}, temporal.ErrNotFound},
+	} {
+		t.Run(name, func(t *testing.T) {
+			holds := &Activities{Hub: none, Temporal: tt.workers}
+			_, err := holds.LoadHolds(t.Context(), struct{}{})
+			require.Equal(t, tt.wanted, temporal.ErrorType(err), "%v", err)
+			require.Equal(t, tt.wanted, temporal.ErrorType(holds.SaveHolds(t.Context(), emergency.State{Number: 1})))
+		})
+	}
 }
 
 // Treating "forbidden" as "no holds" would release everything.
@@ -98,6 +135,13 @@ func TestAForbiddenReadIsNotAnAbsenceOfHolds(t *testing.T) {
 		require.False(t, temporal.Final(err), "the permission may be granted later")
 		require.ErrorContains(t, err, "grant the worker's user the roles of deploy/rbac")
 	}
+}
+
+// subscribers are a server with workflows.
+type subscribers struct{ *activitytest.Pages }
+
+func (subscribers) DescribeTaskQueue(context.Context, string, enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
+	return &workflowservice.DescribeTaskQueueResponse{}, nil
 }
 
 func TestSubscribersAreWorkflowsWithoutAParent(t *testing.T) {
@@ -116,7 +160,7 @@ func TestSubscribersAreWorkflowsWithoutAParent(t *testing.T) {
 			workflow(temporal.HarborCluster, temporal.HarborClusterID("c4", "ops", "main"), ""),
 		},
 	}}
-	found, err := (&Activities{Temporal: server}).FindSubscribers(t.Context(), struct{}{})
+	found, err := (&Activities{Temporal: subscribers{server}}).FindSubscribers(t.Context(), struct{}{})
 	require.NoError(t, err)
 	require.Equal(t, []temporal.Subscription{
 		{WorkflowID: "cgu/ops/june"},

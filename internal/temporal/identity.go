@@ -6,19 +6,23 @@ import (
 	"strings"
 )
 
-// The ends of the identity of a worker that runs controllers for the objects in its clusters.
+// What a worker has, at the end of its identity: access to a hub, and controllers for the objects in its clusters.
 const (
+	withHub             = "+hub"
 	withControllers     = "+controllers"
 	withNodeAnnotations = "+node-annotations"
 )
 
-// WorkerIdentity is the identity of this process as a worker, as Temporal shows it. It says which controllers run.
-func WorkerIdentity(controllers, nodeAnnotations bool) string {
+// WorkerIdentity is the identity of this process as a worker, as Temporal shows it. It says whether the worker has a hub, and which controllers run.
+func WorkerIdentity(hub, controllers, nodeAnnotations bool) string {
 	host, err := os.Hostname()
 	if err != nil {
 		host = "unknown"
 	}
 	identity := fmt.Sprintf("%d@%s", os.Getpid(), host)
+	if hub {
+		identity += withHub
+	}
 	if !controllers {
 		return identity
 	}
@@ -32,4 +36,9 @@ func WorkerIdentity(controllers, nodeAnnotations bool) string {
 func HasControllers(identity string) (objects, nodeAnnotations bool) {
 	nodeAnnotations = strings.HasSuffix(identity, withControllers+withNodeAnnotations)
 	return nodeAnnotations || strings.HasSuffix(identity, withControllers), nodeAnnotations
+}
+
+// HasHub reports whether the worker of an identity has a hub.
+func HasHub(identity string) bool {
+	return strings.HasSuffix(identity, withHub) || strings.Contains(identity, withHub+withControllers)
 }

@@ -225,9 +225,9 @@ func (o *Options) taskQueue() string {
 // an operator sets a current version.
 func (o *Options) versioned() bool { return o.deployment != "" && o.buildID != "" }
 
-func (o *Options) workerOptions(onFatalError func(error)) worker.Options {
+func (o *Options) workerOptions(hub bool, onFatalError func(error)) worker.Options {
 	settings := worker.Options{
-		Identity:                               temporal.WorkerIdentity(o.controllers, o.nodeAnnotations),
+		Identity:                               temporal.WorkerIdentity(hub, o.controllers, o.nodeAnnotations),
 		MaxConcurrentActivityExecutionSize:     o.activities,
 		MaxConcurrentWorkflowTaskExecutionSize: o.workflowTasks,
 		MaxConcurrentActivityTaskPollers:       o.activityPollers,

@@ -37,7 +37,7 @@ func TestInvalidSettingsAreRefusedByFlag(t *testing.T) {
 // A cancellation reaches an activity with the response to a heartbeat. By default, heartbeats are throttled for up to a minute.
 func TestHeartbeatsAreThrottledBriefly(t *testing.T) {
 	o := NewOptions("unknown")
-	settings := o.workerOptions(nil)
+	settings := o.workerOptions(false, nil)
 	for _, interval := range []time.Duration{settings.MaxHeartbeatThrottleInterval, settings.DefaultHeartbeatThrottleInterval} {
 		require.Positive(t, interval)
 		require.LessOrEqual(t, interval, 2*time.Second)

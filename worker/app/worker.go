@@ -98,7 +98,7 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	defer server.Close()
 	access := kube.Options{QPS: o.qps, Burst: o.burst, Log: log, UserAgent: "drydock-worker/" + o.version, MaintenanceConfig: config}
 	failed := make(chan error, 1)
-	workerOptions := o.workerOptions(func(err error) { failed <- err })
+	workerOptions := o.workerOptions(source.HasHub(), func(err error) { failed <- err })
 	if traces != nil {
 		access.Transport = traces.Requests
 		workerOptions.Interceptors = slices.Insert(workerOptions.Interceptors, 0, traces.Interceptor())

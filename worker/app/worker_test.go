@@ -77,19 +77,19 @@ func TestClustersComeFromOneSourceOnly(t *testing.T) {
 func TestAWorkerInsideAClusterRunsOnlyItsActivities(t *testing.T) {
 	o := NewOptions("unknown")
 	require.Equal(t, "drydock", o.taskQueue())
-	require.False(t, o.workerOptions(nil).DisableWorkflowWorker)
+	require.False(t, o.workerOptions(false, nil).DisableWorkflowWorker)
 	o.cluster = "spoke-1"
 	require.Equal(t, "drydock.spoke-1", o.taskQueue())
-	require.True(t, o.workerOptions(nil).DisableWorkflowWorker)
+	require.True(t, o.workerOptions(false, nil).DisableWorkflowWorker)
 }
 
 func TestVersioningIsOffByDefault(t *testing.T) {
 	o := NewOptions("unknown")
-	require.Zero(t, o.workerOptions(nil).DeploymentOptions)
+	require.Zero(t, o.workerOptions(false, nil).DeploymentOptions)
 	o.deployment = "drydock"
-	require.Zero(t, o.workerOptions(nil).DeploymentOptions, "a deployment without a build ID is not versioned")
+	require.Zero(t, o.workerOptions(false, nil).DeploymentOptions, "a deployment without a build ID is not versioned")
 	o.buildID = "1.2"
-	versioning := o.workerOptions(nil).DeploymentOptions
+	versioning := o.workerOptions(false, nil).DeploymentOptions
 	require.True(t, versioning.UseVersioning)
 	require.Equal(t, "1.2", versioning.Version.BuildID)
 	require.Equal(t, workflow.VersioningBehaviorPinned, versioning.DefaultVersioningBehavior)

@@ -100,6 +100,7 @@ func (e *emergencyStop) load(ctx workflow.Context) {
 	case temporal.ErrorType(err) == temporal.ErrNotFound: // there is no hub that could have saved any
 		workflow.GetLogger(ctx).Info("No earlier holds loaded, because there is no hub", "message", temporal.ErrorMessage(err))
 		state = state.Load(emergency.State{})
+		e.Go(ctx, "look for a hub again", e.loadFromLateHub)
 	default:
 		state = state.HoldUnknown(temporal.ErrorMessage(err), workflow.Now(ctx))
 	}
@@ -108,6 +109,20 @@ func (e *emergencyStop) load(ctx workflow.Context) {
 		e.saved = state.Number // the hub has this state already
 	}
 	e.setState(ctx, state)
+}
+
+// loadFromLateHub adds the holds of a hub that no worker had at first: workers may start in any order.
+func (e *emergencyStop) loadFromLateHub(ctx workflow.Context) {
+	options := workflow.TimerOptions{Summary: "second look for a hub"}
+	if workflow.NewTimerWithOptions(ctx, kit.ListAgainAfter, options).Get(ctx, nil) != nil {
+		return
+	}
+	var hub *holds.Activities
+	var before emergency.State
+	if e.retrier(func(string) {}).Run(ctx, "load earlier holds", hub.LoadHolds, struct{}{}, &before) == nil && len(before.Holds) > 0 {
+		workflow.GetLogger(ctx).Info("Earlier holds loaded", "holds", len(before.Holds))
+		e.setState(ctx, e.state.Load(before))
+	}
 }
 
 // holdIfUnknown holds everything if the earlier holds stay unknown for too long.
@@ -168,8 +183,8 @@ func (e *emergencyStop) save(ctx workflow.Context) {
 	}
 }
 
-// retrier returns a retrier for activities on the hub. If every attempt of a round finds a worker without a hub, it gives up: clusters can be
-// maintained without a hub. An attempt that fails otherwise proves that some worker has a hub, and then it does not give up.
+// retrier returns a retrier for activities on the hub. If no worker has a hub, or every attempt of a round finds a worker without one, it gives up: clusters
+// can be maintained without a hub. An attempt that fails otherwise proves that some worker has a hub, and then it does not give up.
 func (e *emergencyStop) retrier(report func(trouble string)) kit.Retrier {
 	noHub, hubExists := "", false
 	return kit.Retrier{

@@ -174,6 +174,25 @@ func TestWithoutAHubANewEmergencyStopStartsWithoutHolds(t *testing.T) {
 	require.Greater(t, w.Notified["cgu/ops/june"][0].Number, started.Add(-time.Hour).UnixMilli(), "state numbers start near the time in milliseconds")
 }
 
+func TestWithoutAHubThereIsNothingToWaitFor(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
+	w.WasTerminated()
+	w.Fail["LoadHolds"] = func(call int) error {
+		if call == 1 {
+			return temporal.Error(temporal.ErrNotFound, "no worker has a hub", nil)
+		}
+		return nil
+	}
+	w.At(1, func() {
+		status := workflowtest.StatusOf[emergencystop.Status](w.World)
+		require.NotZero(t, status.Number)
+		require.Empty(t, status.Holds)
+		w.Update(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}})
+	})
+	w.ContinueAsNewAt(70)
+	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State), "a worker with the hub has started since")
+}
+
 // Some workers know the hub.
 func TestAWorkerWithoutAHubDoesNotLoseTheEarlierHolds(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)
