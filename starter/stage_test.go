@@ -25,7 +25,9 @@ import (
 	locksactivities "drydock.dev/drydock/activities/locks"
 	"drydock.dev/drydock/activities/node"
 	"drydock.dev/drydock/activities/notifications"
+	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/portals"
+	"drydock.dev/drydock/activities/requests"
 	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/activities/scheduler"
 	sweeperactivities "drydock.dev/drydock/activities/sweeper"
@@ -114,8 +116,18 @@ func (s *stage) startWorker(t *testing.T) {
 			return rollouts.Plan{Plan: rollout.NewPlan(&in.Object, inventory, time.Now())}, nil
 		},
 		"CheckNodeMaintenance": hub.CheckNodeMaintenance,
-		"LocateCluster":        func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
-		"ForeseeDrains":        foreseeDrains,
+		"AcceptMaintenance": func(ctx context.Context, in requests.AcceptMaintenanceInput) (requests.Accepted, error) {
+			if err := hub.CheckNodeMaintenance(ctx, in.Written); err != nil {
+				return requests.Accepted{}, err
+			}
+			if err := (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper(ctx, in.Wake); err != nil {
+				return requests.Accepted{}, err
+			}
+			held, err := (&holds.Activities{Temporal: s.client}).SubscribeToHolds(ctx, in.Subscription)
+			return requests.Accepted{TaskQueue: temporal.TaskQueue, Holds: held, Request: &objects.Request{}}, err
+		},
+		"LocateCluster": func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
+		"ForeseeDrains": foreseeDrains,
 		"PlanMaintenance": func(context.Context, node.PlanMaintenanceInput) (node.PlanMaintenanceResult, error) {
 			return node.PlanMaintenanceResult{}, nil
 		},

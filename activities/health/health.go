@@ -11,6 +11,7 @@ import (
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/events"
+	"drydock.dev/drydock/activities/node"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/health"
@@ -34,11 +35,33 @@ type AwaitNodeHealthyInput struct {
 	Checks   []drydockv1.HealthCheck `json:"checks,omitempty"`
 	// NoWork: the node was ready, and there was no work to do on it. No other activity records that on the node.
 	NoWork bool `json:"noWork,omitempty"`
+	// Return is how the healthy node is returned to service at once; nil: it is not.
+	Return *node.ReturnNodeInput `json:"return,omitempty"`
 }
 
-// AwaitNodeHealthy waits until the node is Ready, its DaemonSet pods are ready and every check holds.
+// AwaitNodeHealthyResult is the result of AwaitNodeHealthy.
+type AwaitNodeHealthyResult struct {
+	// Returned is the result of the return to service; nil: the node was not returned.
+	Returned *node.ReturnNodeResult `json:"returned,omitempty"`
+}
+
+// AwaitNodeHealthy waits until the node is Ready, its DaemonSet pods are ready and every check holds, and then returns the node to service if in.Return says
+// how. If that fails, the cleanup of the maintenance repeats it.
 // Errors: HealthGateFailed (with blockers), NodeGone, InvalidSpec.
-func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) error {
+func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) (AwaitNodeHealthyResult, error) {
+	if err := h.awaitNodeHealthy(ctx, in); err != nil || in.Return == nil {
+		return AwaitNodeHealthyResult{}, err
+	}
+	returning := node.Activities{Clusters: h.Clusters, Waits: h.Waits}
+	returned, err := returning.ReturnNode(ctx, *in.Return)
+	if err != nil {
+		in.Logger(ctx).Warn("The node is not returned yet", "error", err)
+		return AwaitNodeHealthyResult{}, nil
+	}
+	return AwaitNodeHealthyResult{Returned: &returned}, nil
+}
+
+func (h *Activities) awaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) error {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return err
@@ -47,13 +70,13 @@ func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 	if err != nil {
 		return err
 	}
-	node, pod := &corev1.Node{}, &corev1.Pod{}
-	node.Name, pod.Spec.NodeName = in.Node, in.Node
+	watched, pod := &corev1.Node{}, &corev1.Pod{}
+	watched.Name, pod.Spec.NodeName = in.Node, in.Node
 	wait := gateWait{
 		waits:   h.Waits,
 		cluster: cluster,
 		subject: "node " + in.Node,
-		kinds:   append(kinds, node, pod, &appsv1.DaemonSet{}),
+		kinds:   append(kinds, watched, pod, &appsv1.DaemonSet{}),
 		gate:    newGate(in.Since, health.Check{Name: "node and its DaemonSet pods", Deadline: in.Deadline}, in.Checks),
 		evaluate: func(objects objects) ([]health.Result, error) {
 			return evaluateNode(objects, in)

@@ -35,7 +35,10 @@ func checkups() *Activities { return &Activities{Clusters: activitytest.Clusters
 func nodeGateOf(t *testing.T, in AwaitNodeHealthyInput) <-chan error {
 	t.Helper()
 	end := make(chan error, 1)
-	go func() { end <- checkups().AwaitNodeHealthy(t.Context(), in) }()
+	go func() {
+		_, err := checkups().AwaitNodeHealthy(t.Context(), in)
+		end <- err
+	}()
 	return end
 }
 
@@ -69,7 +72,8 @@ func agentOn(t *testing.T, ref activitykit.NodeRef, podAnnotations map[string]st
 func TestAHealthyNodePassesImmediately(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	agentOn(t, ref, nil)
-	require.NoError(t, checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120)}))
+	_, err := checkups().AwaitNodeHealthy(t.Context(), AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120)})
+	require.NoError(t, err)
 }
 
 func TestANodeCheckWaitsUntilTheNodeIsReady(t *testing.T) {

@@ -5,12 +5,15 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	"go.temporal.io/sdk/client"
 
 	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/internal/emergency"
 	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -19,6 +22,7 @@ import (
 type Client interface {
 	activitykit.Starter
 	activitykit.Lister
+	QueryWorkflowWithOptions(ctx context.Context, request *client.QueryWorkflowWithOptionsRequest) (*client.QueryWorkflowWithOptionsResponse, error)
 	DescribeTaskQueue(ctx context.Context, taskQueue string, taskQueueType enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error)
 }
 
@@ -33,14 +37,33 @@ type Activities struct {
 	Hub      Hub
 }
 
-// SubscribeToHolds subscribes a workflow to the emergency stop, which sends it the holds now and after every change.
-func (h *Activities) SubscribeToHolds(ctx context.Context, subscription temporal.Subscription) error {
+// SubscribeToHolds subscribes a workflow to the emergency stop, which sends it the holds after every change, and returns those of now. If the emergency
+// stop does not answer at once, it sends them later, and the state has no number.
+func (h *Activities) SubscribeToHolds(ctx context.Context, subscription temporal.Subscription) (emergency.State, error) {
+	state := h.current(ctx)
+	subscription.Known = state.Number
 	_, err := h.Temporal.SignalWithStartWorkflow(ctx, temporal.EmergencyStopID, temporal.SignalSubscribeHolds, subscription,
 		temporal.EmergencyStopOptions(), temporal.EmergencyStop)
 	if err != nil {
-		return fmt.Errorf("subscribe to the emergency stop: %w", err)
+		return emergency.State{}, fmt.Errorf("subscribe to the emergency stop: %w", err)
 	}
-	return nil
+	return state.ForCluster(subscription.Cluster), nil
+}
+
+// answerTimeout limits the wait for the state of the emergency stop: without an answer, a notification has it.
+const answerTimeout = 2 * time.Second
+
+// current returns the state of the running emergency stop; the zero state if it is not known.
+func (h *Activities) current(ctx context.Context) (state emergency.State) {
+	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	defer cancel()
+	answer, err := h.Temporal.QueryWorkflowWithOptions(ctx, &client.QueryWorkflowWithOptionsRequest{
+		WorkflowID: temporal.EmergencyStopID, QueryType: temporal.QueryStatus, QueryRejectCondition: enumspb.QUERY_REJECT_CONDITION_NOT_OPEN,
+	})
+	if err != nil || answer.QueryResult == nil || answer.QueryResult.Get(&state) != nil {
+		return emergency.State{}
+	}
+	return state
 }
 
 // subscriberTypes are the workflow types that subscribe to holds, unless a parent passes them on.

@@ -13,6 +13,7 @@ import (
 	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/api/workflowservice/v1"
+	temporalclient "go.temporal.io/sdk/client"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
@@ -139,6 +140,10 @@ func TestAForbiddenReadIsNotAnAbsenceOfHolds(t *testing.T) {
 
 // subscribers are a server with workflows.
 type subscribers struct{ *activitytest.Pages }
+
+func (subscribers) QueryWorkflowWithOptions(context.Context, *temporalclient.QueryWorkflowWithOptionsRequest) (*temporalclient.QueryWorkflowWithOptionsResponse, error) {
+	return nil, errors.New("no such workflow")
+}
 
 func (subscribers) DescribeTaskQueue(context.Context, string, enumspb.TaskQueueType) (*workflowservice.DescribeTaskQueueResponse, error) {
 	return &workflowservice.DescribeTaskQueueResponse{}, nil

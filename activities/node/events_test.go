@@ -53,7 +53,8 @@ func TestEachStateHasOneNodeEventDespiteRetries(t *testing.T) {
 			return activitytest.Nodes().AnnounceState(t.Context(), in)
 		},
 		func() error {
-			return (&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy(t.Context(), health.AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120)})
+			_, err := (&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy(t.Context(), health.AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120)})
+			return err
 		},
 		func() error {
 			_, err := activitytest.Nodes().ReturnNode(t.Context(), node.ReturnNodeInput{NodeRef: ref, FinishedJob: &job, Withdraw: true, Ended: ended})
@@ -90,7 +91,8 @@ func TestEachStateHasOneNodeEventDespiteRetries(t *testing.T) {
 func TestANodeWithoutWorkGetsAReadyEventWithItsChecks(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	in := health.AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120), NoWork: true}
-	require.NoError(t, (&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy(t.Context(), in))
+	_, err := (&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy(t.Context(), in)
+	require.NoError(t, err)
 	require.Equal(t, []string{
 		"Normal Ready: the node is ready, and has no work to wait for",
 		"Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready",
@@ -150,7 +152,7 @@ func TestFailuresAreWarningEventsWithAReason(t *testing.T) {
 			func(t *testing.T, ref activitykit.NodeRef, _ activitytest.Tenant) {
 				activitytest.Changed(t, ref.Node, activitytest.Annotated(devstack.AnnotationNotReady, "rebooting"))
 				require.Eventually(t, func() bool { return !activitytest.NodeReady(t, ref.Node) }, activitytest.EventTimeout, 20*time.Millisecond)
-				err := (&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy(t.Context(), health.AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(0.3)})
+				_, err := (&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy(t.Context(), health.AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(0.3)})
 				require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 			},
 			"Warning HealthGateFailed: health gate of node NODE failed: ",

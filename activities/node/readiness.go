@@ -27,6 +27,8 @@ type AwaitStaleInput struct {
 	// CordonedNode that the maintenance has; empty: it is not cordoned.
 	CordonedNode string    `json:"cordonedNode,omitempty"`
 	Known        Readiness `json:"known"`
+	// Announce is recorded first; nil: nothing.
+	Announce *AnnounceStateInput `json:"announce,omitempty"`
 	// Changes counts earlier changes. With more changes, the pauses between checks grow.
 	Changes int `json:"changes,omitempty"`
 }
@@ -48,6 +50,11 @@ func (c *Activities) AwaitStale(ctx context.Context, in AwaitStaleInput) (Readin
 	cluster, err := c.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return Readiness{}, err
+	}
+	if in.Announce != nil {
+		if err := c.AnnounceState(ctx, *in.Announce); err != nil {
+			return Readiness{}, err
+		}
 	}
 	if err := activitykit.HeartbeatFor(ctx, in.pause()); err != nil {
 		return Readiness{}, err

@@ -38,6 +38,8 @@ type ReturnNodeInput struct {
 	// Slot is released as soon as the node is uncordoned. AwaitLocks: only after the workload locks of the node are active again.
 	Slot       *scheduling.HeldSlot `json:"slot,omitempty"`
 	AwaitLocks bool                 `json:"awaitLocks,omitempty"`
+	// Unsubscribe ends the subscription of the maintenance to the emergency stop; nil: it has none of its own.
+	Unsubscribe *temporal.Subscription `json:"unsubscribe,omitempty"`
 	// Ended describes the end of the maintenance; nil: unknown, because its workflow was closed.
 	Ended *MaintenanceEnd `json:"ended,omitempty"`
 }
@@ -56,6 +58,8 @@ type ReturnNodeResult struct {
 	ClusterWithdrawn bool `json:"clusterWithdrawn,omitempty"`
 	// SlotReturned: the scheduler has received the return of the slot.
 	SlotReturned bool `json:"slotReturned,omitempty"`
+	// Unsubscribed: the emergency stop has received the end of the subscription.
+	Unsubscribed bool `json:"unsubscribed,omitempty"`
 	// LocksHeld are the workload locks that became active again while the node was in maintenance.
 	LocksHeld []drydockv1.Blocker `json:"locksHeld,omitempty"`
 	// LockProgress of the applications that hold locks in the cluster, if it could be read.
@@ -106,13 +110,20 @@ func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (Return
 	if !result.SlotReturned && result.Locks.Active {
 		result.SlotReturned = n.returnSlot(ctx, in, result.LeftCordoned)
 	}
+	if in.Unsubscribe != nil {
+		result.Unsubscribed = n.signal(ctx, temporal.EmergencyStopID, temporal.SignalUnsubscribeHolds, *in.Unsubscribe)
+	}
 	return result, nil
 }
 
-// returnSlot releases the slot immediately. If that fails, or the worker may not signal workflows, the workflow releases it later.
+// returnSlot releases the slot immediately. If that fails, the workflow releases it later.
 func (n *Activities) returnSlot(ctx context.Context, in ReturnNodeInput, leftOut bool) bool {
-	return in.Slot != nil && n.Waits.Temporal != nil &&
-		n.Waits.Temporal.SignalWorkflow(ctx, temporal.MaintenanceSchedulerID(in.Cluster), "", temporal.SignalSlotReturn, in.Slot.Return(leftOut)) == nil
+	return in.Slot != nil && n.signal(ctx, temporal.MaintenanceSchedulerID(in.Cluster), temporal.SignalSlotReturn, in.Slot.Return(leftOut))
+}
+
+// signal reports whether a workflow has received a signal. The worker may have no right to signal workflows.
+func (n *Activities) signal(ctx context.Context, workflowID, signal string, payload any) bool {
+	return n.Waits.Temporal != nil && n.Waits.Temporal.SignalWorkflow(ctx, workflowID, "", signal, payload) == nil
 }
 
 // returnNode also reports whether this maintenance had the node.

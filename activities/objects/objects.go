@@ -102,8 +102,9 @@ func (a *Activities) PublishStatus(ctx context.Context, in PublishStatusInput) (
 	if err != nil {
 		return PublishStatusResult{}, err
 	}
+	var written *unstructured.Unstructured
 	if found {
-		err = a.write(ctx, cluster, in)
+		written, err = a.write(ctx, cluster, in)
 	}
 	switch {
 	case !found, apierrors.IsNotFound(err):
@@ -115,7 +116,7 @@ func (a *Activities) PublishStatus(ctx context.Context, in PublishStatusInput) (
 	if !in.Final {
 		return PublishStatusResult{}, nil
 	}
-	return PublishStatusResult{}, end(ctx, cluster, in)
+	return PublishStatusResult{}, end(ctx, cluster, in, written)
 }
 
 // PublishedStatus is the result of one write of PublishStatuses.
@@ -159,24 +160,24 @@ func (a *Activities) find(ctx context.Context, cluster *kube.Cluster, of tempora
 	return !current.Gone, err
 }
 
-// write writes the annotations and the status.
-func (a *Activities) write(ctx context.Context, cluster *kube.Cluster, in PublishStatusInput) error {
+// write writes the annotations and the status, and returns the object.
+func (a *Activities) write(ctx context.Context, cluster *kube.Cluster, in PublishStatusInput) (*unstructured.Unstructured, error) {
 	if len(in.Annotations) > 0 {
 		patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"annotations": in.Annotations}})
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := cluster.Client.Patch(ctx, identity(in.Object), client.RawPatch(types.MergePatchType, patch)); err != nil {
-			return err
+			return nil, err
 		}
 	}
 	status, err := a.statusOf(ctx, in)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	applied := identity(in.Object)
 	applied.Object["status"] = status
-	return a.schemas.apply(ctx, cluster, applied)
+	return applied, a.schemas.apply(ctx, cluster, applied)
 }
 
 // statusOf returns the fields of the status.
@@ -193,15 +194,23 @@ func (a *Activities) statusOf(ctx context.Context, in PublishStatusInput) (map[s
 	return status, answer.Get(&status)
 }
 
-// end releases an object whose workflow ends, if it is deleted or has to be.
-func end(ctx context.Context, cluster *kube.Cluster, in PublishStatusInput) error {
-	if in.Delete {
-		err := cluster.Client.Delete(ctx, identity(in.Object), client.Preconditions{UID: &in.Object.UID})
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			return fmt.Errorf("delete %s: %w", in.Object, err)
-		}
+// end releases an object whose workflow ends, if it is deleted or has to be. written is the object as the API server has answered.
+func end(ctx context.Context, cluster *kube.Cluster, in PublishStatusInput, written *unstructured.Unstructured) error {
+	if !in.Delete {
+		return releaseDeleted(ctx, cluster, in.Object, written)
 	}
-	return releaseDeleted(ctx, cluster, in.Object)
+	err := cluster.Client.Delete(ctx, identity(in.Object), client.Preconditions{UID: &in.Object.UID})
+	if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+		return fmt.Errorf("delete %s: %w", in.Object, err)
+	}
+	object := identity(in.Object)
+	switch err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object); {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("read %s: %w", in.Object, err)
+	}
+	return releaseDeleted(ctx, cluster, in.Object, object)
 }
 
 // Publish writes the status of an object. All CRDs of its kind must have the fields.
@@ -246,15 +255,9 @@ func identity(o temporal.Object) *unstructured.Unstructured {
 	return object
 }
 
-// releaseDeleted removes the finalizer if the object is being deleted.
-func releaseDeleted(ctx context.Context, cluster *kube.Cluster, of temporal.Object) error {
-	object := identity(of)
-	switch err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(object), object); {
-	case apierrors.IsNotFound(err):
-		return nil
-	case err != nil:
-		return fmt.Errorf("read %s: %w", of, err)
-	case object.GetUID() != of.UID, object.GetDeletionTimestamp() == nil:
+// releaseDeleted removes the finalizer of an object that was just read, if it is being deleted.
+func releaseDeleted(ctx context.Context, cluster *kube.Cluster, of temporal.Object, object *unstructured.Unstructured) error {
+	if object.GetUID() != of.UID || object.GetDeletionTimestamp() == nil {
 		return nil
 	}
 	return Release(ctx, cluster.Client, object)

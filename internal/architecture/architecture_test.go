@@ -201,7 +201,7 @@ func workflowsImportTheirChildren(t *testing.T, all []goPackage) {
 var familyImports = map[string][]string{
 	"drain":          {"events"},
 	"harbor":         {"events", "health"},
-	"health":         {"events"},
+	"health":         {"events", "node"},
 	"installplans":   {"views"},
 	"jobs":           {"events", "marks", "views"},
 	"lockcontroller": {"health"},
@@ -209,6 +209,7 @@ var familyImports = map[string][]string{
 	"node":           {"drain", "events", "jobs", "locks", "marks"},
 	"objects":        {"events"},
 	"policies":       {"remediation"},
+	"requests":       {"holds", "node", "objects", "rollouts", "scheduler", "sweeper"},
 	"rollouts":       {"views"},
 	"sweeper":        {"jobs", "scheduler"},
 	"views":          {"remediation"},

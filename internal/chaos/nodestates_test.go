@@ -137,7 +137,7 @@ func nodeRequests() []request {
 		}
 	}
 	return []request{
-		{in: maintenancev1.NodePending, what: "the planned condition", activity: "PlanMaintenance", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
+		{in: maintenancev1.NodePending, what: "the planned condition", activity: "AcceptMaintenance", match: ofNode("patch", "nodes/status", "MaintenancePlanned")},
 		{in: maintenancev1.NodeScheduled, what: "the maintenance request", activity: "AcquireNode", match: func(_ *scenarioRun, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "nodemaintenancerequests", Body: at.node}
 		}},

@@ -74,9 +74,9 @@ func freezesDuringSlotRequest(t *testing.T, s *scenarioRun) {
 		stopped := awaitStopped(t, injection)
 		injection.Remove()
 		stopped.Release()
-		s.awaitScheduled(t, w.workflow, "RequestSlots")
+		s.awaitScheduled(t, w.workflow, "AcceptMaintenance")
 		require.NoError(t, s.Worker.Freeze())
-		if slices.Contains(s.pending(t, w.workflow), "RequestSlots") {
+		if slices.Contains(s.pending(t, w.workflow), "AcceptMaintenance") {
 			s.startSecondWorker(t)
 			s.requireEnds(t)
 			s.thaw(t)

@@ -173,6 +173,9 @@ func (r *requests[T]) Reconcile(ctx context.Context, request reconcile.Request) 
 		return reconcile.Result{}, nil
 	case apierrors.IsNotFound(err):
 		r.pace.forget(request.NamespacedName)
+		if last.running && endsSoon(ctx, r.temporal, id) {
+			return reconcile.Result{}, nil
+		}
 		return r.endIfGone(ctx, id, last)
 	case err != nil:
 		return reconcile.Result{}, err
@@ -225,6 +228,17 @@ func (r *requests[T]) Reconcile(ctx context.Context, request reconcile.Request) 
 		return reconcile.Result{}, nil
 	}
 	return reconcile.Result{}, r.start(ctx, of, id, object)
+}
+
+// endTime is how long a workflow may take to end after it has released its object.
+const endTime = time.Second
+
+// endsSoon reports whether a workflow ends within endTime, as one does that has released its object.
+func endsSoon(ctx context.Context, server client.Client, id string) bool {
+	waiting, cancel := context.WithTimeout(ctx, endTime)
+	defer cancel()
+	_ = server.GetWorkflow(waiting, id, "").Get(waiting, nil)
+	return waiting.Err() == nil
 }
 
 // endIfGone tells a workflow that its object no longer exists: it lost its finalizer while no worker ran, for example.

@@ -141,6 +141,8 @@ type Subscription struct {
 	FirstRunID string `json:"firstRunID"`
 	// Cluster limits the subscription to one cluster; empty: all.
 	Cluster string `json:"cluster,omitempty"`
+	// Known is the number of the state that the workflow has: it is notified of later ones.
+	Known int64 `json:"known,omitempty"`
 }
 
 // SignalRequest has the sender and the reason of a signal. All fields are optional.

@@ -5,6 +5,8 @@ import (
 
 	"go.temporal.io/sdk/client"
 	sdktemporal "go.temporal.io/sdk/temporal"
+
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 )
 
 // NodeMaintenanceOptions are the options of a node maintenance that no rollout starts.
@@ -14,6 +16,7 @@ func NodeMaintenanceOptions(cluster, node, requestor string) client.StartWorkflo
 		StaticDetails: MaintenanceDetails(cluster, node),
 		TypedSearchAttributes: sdktemporal.NewSearchAttributes(
 			AttributeCluster.ValueSet(cluster), AttributeNode.ValueSet(node), AttributeRequestor.ValueSet(requestor),
+			AttributePhase.ValueSet(string(maintenancev1.NodePending)),
 		),
 	}
 }

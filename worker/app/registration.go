@@ -20,6 +20,7 @@ import (
 	"drydock.dev/drydock/activities/onboarding"
 	"drydock.dev/drydock/activities/policies"
 	"drydock.dev/drydock/activities/portals"
+	"drydock.dev/drydock/activities/requests"
 	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/activities/scheduler"
 	"drydock.dev/drydock/activities/sweeper"
@@ -36,19 +37,28 @@ func registerActivities(
 ) {
 	waits := activitykit.Waits{Temporal: server, Workflows: server}
 	registerNodeActivities(w, clusters, waits, drains, version)
-	w.RegisterActivity(&rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Defaults: defaults, Releases: releases})
+	accepting := &requests.Activities{
+		Rollouts:  &rollouts.Activities{Clusters: clusters, Waits: waits, Workflows: server, Defaults: defaults, Releases: releases},
+		Objects:   &objects.Activities{Clusters: clusters, Workflows: server},
+		Sweeper:   &sweeper.Activities{Clusters: clusters, Temporal: server},
+		Holds:     &holds.Activities{Temporal: server, Hub: clusters},
+		Nodes:     &node.Activities{Clusters: clusters, Waits: waits},
+		Scheduler: &scheduler.Activities{Clusters: clusters, Temporal: server},
+	}
+	w.RegisterActivity(accepting)
+	w.RegisterActivity(accepting.Rollouts)
+	w.RegisterActivity(accepting.Objects)
+	w.RegisterActivity(accepting.Sweeper)
+	w.RegisterActivity(accepting.Holds)
+	w.RegisterActivity(accepting.Scheduler)
 	w.RegisterActivity(&onboarding.Activities{Clusters: clusters, Temporal: server})
 	w.RegisterActivity(&policies.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&installplans.Activities{Clusters: clusters, Waits: waits})
 	w.RegisterActivity(&views.Activities{Clusters: clusters})
 	w.RegisterActivity(&manifestworks.Activities{Clusters: clusters, Waits: waits})
-	w.RegisterActivity(&holds.Activities{Temporal: server, Hub: clusters})
 	w.RegisterActivity(&windows.Activities{Temporal: server, Workflows: server, Allowed: clusters.Allowed()})
 	w.RegisterActivity(&notifications.Activities{Allowed: clusters.Allowed()})
 	w.RegisterActivity(&portals.Activities{Temporal: server})
-	w.RegisterActivity(&objects.Activities{Clusters: clusters, Workflows: server})
-	w.RegisterActivity(&scheduler.Activities{Clusters: clusters, Temporal: server})
-	w.RegisterActivity(&sweeper.Activities{Clusters: clusters, Temporal: server})
 }
 
 // registerClusterActivities registers the activities of a worker that only answers the tasks of its cluster. They have no client of Temporal.

@@ -26,29 +26,34 @@ type Holds struct {
 	Begun bool
 	// subscription is set in a workflow that subscribes to the emergency stop itself. Such a workflow disrupts nothing before it has the state.
 	subscription *temporal.Subscription
+	unsubscribed bool
 	// stopSubscribing cancels the subscribing activity.
 	stopSubscribing workflow.CancelFunc
 	// Trouble is the error of a failing subscription.
 	Trouble string
+	// changed is called for each newer state.
+	changed func()
 }
 
 // Listen handles the signals with the state of the emergency stop and calls changed for each newer state. An older state is ignored.
 func (k *Holds) Listen(ctx workflow.Context, changed func()) {
-	k.ctx = ctx
-	kit.OnSignal(ctx, temporal.SignalHeld, "The state of the emergency stop.", func(state emergency.State) {
-		if state.Number > k.State.Number {
-			k.State = state
-			changed()
-		}
-	})
+	k.ctx, k.changed = ctx, changed
+	kit.OnSignal(ctx, temporal.SignalHeld, "The state of the emergency stop.", k.Receive)
+}
+
+// Receive takes a newer state.
+func (k *Holds) Receive(state emergency.State) {
+	if state.Number > k.State.Number {
+		k.State = state
+		k.changed()
+	}
 }
 
 // Subscribe subscribes to the holds of a cluster, or of all clusters for the empty name. It runs in the background: only a step that disrupts something
 // waits for the state. A subscription of an earlier run is still valid. FindSubscribers in activities/holds must list every workflow type that calls
 // Subscribe.
 func (k *Holds) Subscribe(ctx workflow.Context, cluster string) {
-	info := workflow.GetInfo(ctx)
-	k.subscription = &temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}
+	k.Expect(ctx, cluster)
 	if k.Known() {
 		return
 	}
@@ -57,10 +62,22 @@ func (k *Holds) Subscribe(ctx workflow.Context, cluster string) {
 	workflow.GoNamed(subscribing, "subscribe to holds", func(ctx workflow.Context) {
 		retrier := kit.HubRetrier(func(_ workflow.Context, _, message string) { k.Trouble = message })
 		var hub *holds.Activities
+		var state emergency.State
 		// The only error is the cancellation of the workflow, which then disrupts nothing.
-		_ = retrier.Run(ctx, "subscribe to the emergency stop", hub.SubscribeToHolds, *k.subscription, nil)
+		if retrier.Run(ctx, "subscribe to the emergency stop", hub.SubscribeToHolds, k.Subscription(), &state) == nil {
+			k.Receive(state)
+		}
 	})
 }
+
+// Expect prepares for the holds of a cluster to which an activity with other work subscribes the workflow. Receive takes their state.
+func (k *Holds) Expect(ctx workflow.Context, cluster string) {
+	info := workflow.GetInfo(ctx)
+	k.subscription = &temporal.Subscription{WorkflowID: info.WorkflowExecution.ID, FirstRunID: info.FirstRunID, Cluster: cluster}
+}
+
+// Subscription returns the workflow's own subscription.
+func (k *Holds) Subscription() temporal.Subscription { return *k.subscription }
 
 // Unsubscribe ends the subscriptions. A lost message does no harm: a closed workflow is removed when a notification to it fails.
 func (k *Holds) Unsubscribe(ctx workflow.Context) {
@@ -68,10 +85,13 @@ func (k *Holds) Unsubscribe(ctx workflow.Context) {
 	if k.stopSubscribing != nil {
 		k.stopSubscribing() // the state may have arrived while the activity is still retried
 	}
-	if k.subscription != nil {
+	if k.subscription != nil && !k.unsubscribed {
 		_ = workflow.SignalExternalWorkflow(ctx, temporal.EmergencyStopID, "", temporal.SignalUnsubscribeHolds, *k.subscription).Get(ctx, nil)
 	}
 }
+
+// Unsubscribed records that an activity has ended the subscription to the emergency stop.
+func (k *Holds) Unsubscribed() { k.unsubscribed = true }
 
 // ForQuery returns a copy for queries. A query must not change the cached decisions: a replay would not have them, and commands depend on them.
 func (k *Holds) ForQuery() *Holds {

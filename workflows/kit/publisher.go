@@ -26,6 +26,8 @@ type Publisher struct {
 	Object *temporal.Object
 	// Current returns the status of the object, which does not change afterwards.
 	Current func() any
+	// Lasts reports whether the status is likely to stay: one that is over at once is not written. Nil: every status stays.
+	Lasts func() bool
 	// ByQuery: the status is too large for an input. The workflow answers temporal.QueryObjectStatus with it.
 	ByQuery bool
 	// Retrier of the writes.
@@ -41,8 +43,10 @@ type Publisher struct {
 	cancel  workflow.CancelFunc // ends the write in progress
 	stop    workflow.CancelFunc // ends Run
 	last    any                 // the last written status
-	// interval is the minimum time to the next write.
+	// interval is the minimum time between two writes, and next the earliest time of the next one, unless the change is urgent.
 	interval time.Duration
+	next     time.Time
+	urgent   bool
 }
 
 // PublisherState is what a publisher has to write beside the status.
@@ -67,6 +71,9 @@ func (p *Publisher) Gone() bool { return p.gone }
 
 // Change requests a write.
 func (p *Publisher) Change() { p.changed = true }
+
+// ChangeNow requests a write without a pause: others wait for this status.
+func (p *Publisher) ChangeNow() { p.changed, p.urgent = true, true }
 
 // Event records an Event on the object with the next write.
 func (p *Publisher) Event(ctx workflow.Context, warning bool, reason, message string) {
@@ -93,16 +100,23 @@ func (p *Publisher) Run(ctx workflow.Context) {
 		return
 	}
 	ctx, p.stop = workflow.WithCancel(ctx)
-	for workflow.Await(ctx, func() bool { return p.changed && p.open && !p.writing && !p.paused || p.gone }) == nil && !p.gone {
-		if !p.publish(ctx, false) {
+	for workflow.Await(ctx, func() bool { return p.mayPublish() || p.gone }) == nil && !p.gone {
+		if rest := p.next.Sub(workflow.Now(ctx)); rest > 0 && !p.urgent {
+			if AwaitFor(ctx, rest, "gather changes of the status", func() bool { return p.urgent || p.gone }) != nil {
+				return
+			}
 			continue
 		}
-		p.interval = min(max(publishInterval, p.interval+publishGrowth), longestPublishInterval)
-		pause := workflow.NewTimerWithOptions(ctx, p.interval, workflow.TimerOptions{Summary: "gather changes of the status"})
-		if pause.Get(ctx, nil) != nil {
-			return
+		if p.urgent = false; p.publish(ctx, false) {
+			p.interval = min(max(publishInterval, p.interval+publishGrowth), longestPublishInterval)
+			p.next = workflow.Now(ctx).Add(p.interval)
 		}
 	}
+}
+
+// mayPublish reports whether a change waits for its write, and the object may be written.
+func (p *Publisher) mayPublish() bool {
+	return p.changed && p.open && !p.writing && !p.paused && (p.Lasts == nil || p.Lasts())
 }
 
 // Pause ends the write in progress and starts no other, so that the run can continue as new: the API server may refuse writes for long. The next run publishes

@@ -17,8 +17,10 @@ type SearchAttributes struct {
 	Log       log.Logger
 	gathering bool
 	gathered  []sdktemporal.SearchAttributeUpdate
-	// reason is that of the current wait, and written the one that the attribute has; nil: not known yet.
-	reason, written *string
+	// passing: the gathered changes are of a state that is likely over at once. They are written with the next change, or when a wait begins.
+	passing bool
+	// reason is that of the current wait, written the one that the attribute has, and logged the last one in the log; nil: not known yet.
+	reason, written, logged *string
 	// message is that of the current wait.
 	message string
 }
@@ -29,25 +31,39 @@ func (k *SearchAttributes) Gather() {
 	ctx, _ := workflow.NewDisconnectedContext(k.Ctx)
 	workflow.GoNamed(ctx, "search attributes", func(ctx workflow.Context) {
 		// This coroutine starts first, so it runs again after all others.
-		for k.gathering && workflow.Await(ctx, k.changed) == nil {
-			k.upsert()
+		for k.gathering && workflow.Await(ctx, func() bool { return k.changed() || k.unlogged() }) == nil {
+			k.logReason()
+			if k.changed() {
+				k.upsert()
+			}
 		}
 	})
 }
 
 // Set sets an attribute now, or at the end of the task while gathering. The last change of an attribute counts.
 func (k *SearchAttributes) Set(update sdktemporal.SearchAttributeUpdate) {
+	k.passing = false
 	k.gathered = append(k.gathered, update)
 	if !k.gathering {
 		k.upsert()
 	}
 }
 
+// SetPassing sets an attribute for a state that is likely over at once, while gathering: with the next change, or when a wait begins in that state.
+func (k *SearchAttributes) SetPassing(update sdktemporal.SearchAttributeUpdate) {
+	k.passing = true
+	k.gathered = append(k.gathered, update)
+}
+
+// Stay writes the attributes of a state that lasts after all.
+func (k *SearchAttributes) Stay() { k.passing = false }
+
 // SetReason sets the attribute for the reason of a wait, if it differs; nil: there is no wait. before is the wait before the first call: an earlier run
 // may have set the attribute.
 func (k *SearchAttributes) SetReason(before, wait *drydockv1.Wait) {
 	if k.written == nil {
 		k.written = reasonOfWait(before)
+		k.logged = k.written
 	}
 	if wait != nil {
 		k.message = wait.Message
@@ -72,7 +88,12 @@ func (k *SearchAttributes) Flush() {
 	k.upsert()
 }
 
-func (k *SearchAttributes) changed() bool { return len(k.gathered) > 0 || k.reasonChanged() }
+func (k *SearchAttributes) changed() bool {
+	if k.passing && (k.reason == nil || *k.reason == "") {
+		return false
+	}
+	return len(k.gathered) > 0 || k.reasonChanged()
+}
 
 func (k *SearchAttributes) reasonChanged() bool { return k.reason != nil && *k.reason != *k.written }
 
@@ -83,17 +104,22 @@ func (k *SearchAttributes) upsert() {
 			update = temporal.AttributeReason.ValueSet(*k.reason)
 		}
 		k.gathered, k.written = append(k.gathered, update), k.reason
-		k.logReason()
 	}
+	k.logReason()
 	if len(k.gathered) > 0 {
 		_ = workflow.UpsertTypedSearchAttributes(k.Ctx, k.gathered...)
 		k.gathered = nil
 	}
 }
 
+func (k *SearchAttributes) unlogged() bool { return k.reason != nil && *k.reason != *k.logged }
+
 // logReason logs the reason of the current wait, or that the wait has ended.
 func (k *SearchAttributes) logReason() {
-	switch {
+	if !k.unlogged() {
+		return
+	}
+	switch k.logged = k.reason; {
 	case k.Log == nil:
 	case *k.reason == "":
 		k.Log.Info("Wait ended")

@@ -28,10 +28,10 @@ type Subscriber struct {
 	Notified int64 `json:"notified"`
 }
 
-// Add adds a subscription that has not been notified. A workflow that subscribes again may have missed the notification and gets another.
+// Add adds a subscription, which is notified of each state that it does not have. A workflow that subscribes again may have missed a notification.
 func (s *Subscribers) Add(subscription temporal.Subscription) {
 	s.remove(func(one Subscriber) bool { return one.WorkflowID == subscription.WorkflowID })
-	s.Workflows = append(s.Workflows, Subscriber{Subscription: subscription})
+	s.Workflows = append(s.Workflows, Subscriber{Subscription: subscription, Notified: subscription.Known})
 }
 
 // Remove removes a subscription. It also removes that of a subscriber whose FirstRunID is unknown, because a search found it.

@@ -49,6 +49,7 @@ func (m *nodeMaintenance) observe(ctx workflow.Context, o temporal.Observation) 
 		return
 	}
 	m.awaited.started = Yes
+	m.record.stay()
 	if o.Drain != nil {
 		m.observeDrain(o.Drain)
 	}

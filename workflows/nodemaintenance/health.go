@@ -14,6 +14,16 @@ func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 	m.enter(ctx, checkNode)
 	in := health.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks, NoWork: m.in.DoneWhenReady && !m.byJob()}
 	in.Deadline = kit.DeadlineIn(ctx, kit.HealthTimeout(m.spec.HealthTimeoutSeconds))
-	return m.await(ctx, "AwaitNodeHealthy", "check the health of "+m.node.Node, kit.LastDeadline(ctx, in.Deadline, in.Checks), temporal.ErrHealthGateFailed,
-		m.health.AwaitNodeHealthy, in, nil)
+	if m.returnsWhenHealthy() {
+		in.Return = new(m.returnInput(nil, m.state.Locks.mayHaveReleased()))
+	}
+	var result health.AwaitNodeHealthyResult
+	err := m.await(ctx, "AwaitNodeHealthy", "check the health of "+m.node.Node, kit.LastDeadline(ctx, in.Deadline, in.Checks), temporal.ErrHealthGateFailed,
+		m.health.AwaitNodeHealthy, in, &result)
+	m.returned = result.Returned
+	return err
 }
+
+// returnsWhenHealthy reports whether the activity that finds the node healthy also returns it: the node has neither a Job to remove nor workload locks to
+// follow.
+func (m *nodeMaintenance) returnsWhenHealthy() bool { return !m.byJob() && m.state.Locks.Present == No }

@@ -13,6 +13,7 @@ import (
 	"drydock.dev/drydock/activities/locks"
 	"drydock.dev/drydock/activities/node"
 	"drydock.dev/drydock/activities/objects"
+	"drydock.dev/drydock/activities/requests"
 	"drydock.dev/drydock/activities/rollouts"
 	"drydock.dev/drydock/activities/scheduler"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -46,6 +47,8 @@ type nodeMaintenance struct {
 	waits   waits
 	retries kit.Retries
 	awaited awaited
+	// returned is the result of the return of the node to service by the activity that found it healthy; nil: it has not returned it.
+	returned *node.ReturnNodeResult
 	// edits counts the edits of the request in this run.
 	edits int
 	// stopWork cancels the work, and stopJob the Job in progress; nil: there is none.
@@ -64,6 +67,7 @@ type clients struct {
 	hub       *rollouts.Activities
 	scheduler *scheduler.Activities
 	objects   *objects.Activities
+	requests  *requests.Activities
 }
 
 func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error) {
@@ -84,7 +88,7 @@ func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error
 	m.holds.State = m.state.Held
 	m.state.Status.Held = m.holds.State.Of(in.Cluster)
 	m.record = newNodeRecord(ctx, &m.state.Status, m.node, in)
-	m.record.publisher = kit.Publisher{Object: in.Source, Current: m.objectStatus, Retrier: m.quietRetrier()}
+	m.record.publisher = kit.Publisher{Object: in.Source, Current: m.objectStatus, Lasts: m.record.lasts, Retrier: m.quietRetrier()}
 	m.record.notifier = kit.Notifier{
 		Kind: "maintenance", Name: in.Cluster + "/" + in.Object.Namespace + "/" + in.Object.Name, Planned: []string{ReasonAwaitingRequestor},
 		Receivers: func() []drydockv1.Notification { return m.spec.Notify },
@@ -110,7 +114,7 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	workflow.GoNamed(listening, "notify", m.record.notifier.Run)
 	kit.OnCancellation(ctx, listening, func() { m.cancelFor(temporal.SignalRequest{}) })
 	if m.in.Parent == "" {
-		m.holds.Subscribe(work, m.in.Cluster)
+		m.subscribe(work)
 		m.holds.Windows.Subscribe(work, gates.QualifiedNames(m.in.Object.Namespace, m.spec.MaintenanceWindows), func() []string { return []string{m.in.Cluster} })
 	}
 
@@ -133,6 +137,15 @@ func (m *nodeMaintenance) run(ctx workflow.Context) (maintenancev1.NodeMaintenan
 	// Answer every update, and start every notification.
 	_ = workflow.Await(listening, func() bool { return workflow.AllHandlersFinished(ctx) && m.record.notifier.Idle() })
 	return status, err
+}
+
+// subscribe subscribes to the emergency stop. In the first run, the activity that accepts the request does that.
+func (m *nodeMaintenance) subscribe(ctx workflow.Context) {
+	if m.state.Status.State == stateNone {
+		m.holds.Expect(ctx, m.in.Cluster)
+		return
+	}
+	m.holds.Subscribe(ctx, m.in.Cluster)
 }
 
 // maintain runs the steps of the maintenance.

@@ -68,7 +68,7 @@ func TestACancelInAnyStepUndoesTheCompletedSteps(t *testing.T) {
 		step string
 		undo []string
 	}{
-		{"PlanMaintenance", returned},
+		{"PlanMaintenance", append([]string{"LocateCluster"}, returned...)},
 		{"AwaitNodeLocks", relocked},
 		{"AwaitPodCompletion", relocked},
 		{"Drain", relocked},

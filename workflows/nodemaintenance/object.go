@@ -8,6 +8,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"drydock.dev/drydock/activities/objects"
+	"drydock.dev/drydock/activities/requests"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -37,16 +38,18 @@ func ObjectRequestOf(object *maintenancev1.NodeMaintenance) ObjectRequest {
 }
 
 // followSource begins to publish the status to the object. It cancels a maintenance whose object was deleted before it began, or already had its
-// maintenance: of two workers that start it, one may be late.
-func (m *nodeMaintenance) followSource(ctx workflow.Context) error {
+// maintenance: of two workers that start it, one may be late. found is the state of the object; nil: it was not read.
+func (m *nodeMaintenance) followSource(ctx workflow.Context, found *objects.Request) error {
 	if m.in.Source == nil {
 		return nil
 	}
-	var found objects.Request
-	if err := m.retrier().Run(ctx, "read "+m.in.Source.String(), m.objects.ReadRequest, *m.in.Source, &found); err != nil {
-		return err
+	if found == nil {
+		found = &objects.Request{}
+		if err := m.retrier().Run(ctx, "read "+m.in.Source.String(), m.objects.ReadRequest, *m.in.Source, found); err != nil {
+			return err
+		}
 	}
-	if found.Gone || maintenancev1.NodeState(found.Reasons[maintenancev1.ConditionReady]).Over() {
+	if requests.Unwanted(*found) {
 		m.record.publisher.Close()
 		m.cancelFor(temporal.SignalRequest{Reason: "the NodeMaintenance no longer requests it"})
 		return ctx.Err()

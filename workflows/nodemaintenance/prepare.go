@@ -6,39 +6,74 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/requests"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/sweeper"
 )
 
-// prepare checks the request and finds the workers of its cluster, before the workflow changes anything. It wakes the sweeper, which cleans up if this
-// workflow is terminated. In a rollout, the parent has done all this.
+// prepare accepts the request, and marks the node as planned. In a rollout, the parent has done all this.
 func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	m.enter(ctx, begin)
 	if err := m.checkID(ctx); err != nil || m.in.Parent != "" {
 		return err
 	}
-	if err := m.hubRetrier().Run(ctx, "check the request", m.hub.CheckNodeMaintenance, m.in.Written, nil); err != nil {
+	accepted, err := m.accept(ctx)
+	switch {
+	case ctx.Err() != nil && err != nil:
+		m.findMark(ctx)
+		return err
+	case err != nil:
 		m.showRefusal(ctx)
 		return err
 	}
-	awake := sweeper.Wake(ctx, m.reportRetry(), m.in.Cluster, "a maintenance of "+m.node.Node+" begins")
-	if err := kit.Locate(ctx, m.hubRetrier(), m.in.Cluster, &m.in.TaskQueue); err != nil {
+	m.in.TaskQueue = accepted.TaskQueue
+	m.holds.Receive(accepted.Holds)
+	if err := m.followSource(ctx, accepted.Request); err != nil {
 		return err
 	}
-	if err := m.followSource(ctx); err != nil {
-		return err
+	if accepted.Planned == nil {
+		return m.plan(ctx)
 	}
-	if err := awake.Get(ctx, nil); err != nil {
-		return err
+	m.state.Node.Marked = Yes
+	m.warn(accepted.Planned.Warning)
+	return nil
+}
+
+// accept checks the request and finds the workers of its cluster, before the workflow changes anything. Unless windows decide when, the same activity
+// requests the slot.
+func (m *nodeMaintenance) accept(ctx workflow.Context) (accepted requests.Accepted, err error) {
+	in := requests.AcceptMaintenanceInput{
+		Written: m.in.Written, Source: m.in.Source, Plan: m.planInput(), Subscription: m.holds.Subscription(),
+		Wake: sweeper.WakeInput(ctx, m.in.Cluster, "a maintenance of "+m.node.Node+" begins"),
 	}
-	return m.plan(ctx)
+	lends := len(m.spec.MaintenanceWindows) == 0
+	if lends {
+		m.requestSlot()
+		in.Slots = new(m.slots.Lend())
+	}
+	err = m.hubRetrier().Run(ctx, "accept the request for "+m.node.Node, m.requests.AcceptMaintenance, in, &accepted)
+	if lends {
+		m.slots.TakeBack(err != nil || accepted.SlotsRequested)
+	}
+	if err != nil || accepted.Unwanted() {
+		m.slots.MarkReturned(m.in.Object.Name) // the scheduler does not have it, or finds that its owner is closed
+	}
+	return accepted, err
+}
+
+// findMark lets the cleanup look at the node: an activity that was cancelled may have marked it, unless no worker serves the cluster.
+func (m *nodeMaintenance) findMark(ctx workflow.Context) {
+	clean, _ := workflow.NewDisconnectedContext(ctx)
+	if kit.Locate(clean, m.hubRetrier().Once(), m.in.Cluster, &m.in.TaskQueue) == nil {
+		m.state.Node.Marked = Maybe
+	}
 }
 
 // showRefusal lets the object show why its request was refused, and go when it is deleted.
 func (m *nodeMaintenance) showRefusal(ctx workflow.Context) {
 	if m.in.Source != nil && kit.Locate(ctx, m.hubRetrier(), m.in.Cluster, &m.in.TaskQueue) == nil {
-		_ = m.followSource(ctx) // the refusal is the error of the maintenance
+		_ = m.followSource(ctx, nil) // the refusal is the error of the maintenance
 	}
 }
 
@@ -54,9 +89,12 @@ func (m *nodeMaintenance) checkID(ctx workflow.Context) error {
 // plan marks the node as one whose maintenance waits for a slot.
 func (m *nodeMaintenance) plan(ctx workflow.Context) error {
 	m.state.Node.Marked = Maybe
-	in := node.PlanMaintenanceInput{NodeRef: m.node, Preflight: m.preflight(), Job: m.job()}
 	var result node.PlanMaintenanceResult
-	err := m.retrier().Run(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, in, &result)
+	err := m.retrier().Run(ctx, "mark "+m.node.Node+" as planned", m.nodes.PlanMaintenance, m.planInput(), &result)
 	m.warn(result.Warning)
 	return err
+}
+
+func (m *nodeMaintenance) planInput() node.PlanMaintenanceInput {
+	return node.PlanMaintenanceInput{NodeRef: m.node, Preflight: m.preflight(), Job: m.job()}
 }

@@ -57,7 +57,8 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 		// The staleness of the requestors' work excludes the time of a Job or of a failure.
 		m.state.Readiness = node.Readiness{}
 		err := kit.Within(ctx, func(watching workflow.Context) error {
-			workflow.GoNamed(watching, "staleness", m.followStaleness)
+			ready := m.readyAnnouncement()
+			workflow.GoNamed(watching, "staleness", func(ctx workflow.Context) { m.followStaleness(ctx, ready) })
 			return m.awaitDoneOrRecovered(ctx)
 		})
 		if err != nil {
@@ -69,7 +70,6 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 
 // awaitDoneOrRecovered waits until no requestor needs the node, or until the work continues after a failure.
 func (m *nodeMaintenance) awaitDoneOrRecovered(ctx workflow.Context) error {
-	m.announceReady(ctx)
 	for m.state.needed() {
 		failed := m.state.Status.State == maintenancev1.NodeRequestorFailed
 		switch {
@@ -96,10 +96,12 @@ func (m *nodeMaintenance) readyChanged() bool {
 	return !m.state.needed() || failed != (m.state.failing() != nil) || m.collects()
 }
 
-func (m *nodeMaintenance) announceReady(ctx workflow.Context) {
-	if m.state.failing() == nil {
-		m.announce(ctx, maintenancev1.NodeReady, "the node is ready for "+names(m.state.requestors(needsNode)))
+// readyAnnouncement announces that the node is ready; nil: the work on it has failed.
+func (m *nodeMaintenance) readyAnnouncement() *node.AnnounceStateInput {
+	if m.state.failing() != nil {
+		return nil
 	}
+	return new(m.announcement(maintenancev1.NodeReady, "the node is ready for "+names(m.state.requestors(needsNode))))
 }
 
 func (m *nodeMaintenance) announceFailure(ctx workflow.Context) {

@@ -30,6 +30,10 @@ type nodeRecord struct {
 	progress   kit.Progress
 	publisher  kit.Publisher
 	notifier   kit.Notifier
+	// passing: the state is likely over at once. The object shows it when a wait begins, or with the next state.
+	passing bool
+	// unlisted: the program that started the workflow has not set its search attributes.
+	unlisted bool
 }
 
 func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activitykit.NodeRef, in Input) *nodeRecord {
@@ -42,6 +46,7 @@ func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceSt
 		r.attributes.Set(temporal.AttributeCluster.ValueSet(in.Cluster))
 		r.attributes.Set(temporal.AttributeNode.ValueSet(in.Object.Spec.NodeName))
 		r.attributes.Set(temporal.AttributeRequestor.ValueSet(in.Object.Spec.RequestorID))
+		r.unlisted = true
 	}
 	r.reason = kit.CurrentReason{Attributes: r.attributes, Wait: &status.Wait, Show: r.show}
 	r.stages = kit.Stages{Records: &status.Stages, Show: r.show}
@@ -81,10 +86,41 @@ func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) 
 	r.status.State = state
 	r.status.States = append(r.status.States, maintenancev1.StateTime{State: state, At: r.now(ctx)})
 	r.setReady(ctx)
-	r.attributes.Set(temporal.AttributePhase.ValueSet(string(state)))
+	r.passing = passes(state)
+	r.setPhase(state)
 	r.notify(ctx, state)
 	r.publisher.Event(ctx, state == maintenancev1.NodeFailed || state == maintenancev1.NodeGone, maintenancev1.EventConditionChanged, string(state))
+	if state == maintenancev1.NodeReady || state == maintenancev1.NodeRequestorFailed {
+		r.publisher.ChangeNow()
+	}
 	r.show()
+}
+
+// passes reports whether most maintenances leave a state at once. One that stays shows a wait, or an observation.
+func passes(state maintenancev1.NodeState) bool {
+	switch state {
+	case maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed:
+		return false
+	}
+	return !state.Over()
+}
+
+// stay shows a state in which the maintenance stays.
+func (r *nodeRecord) stay() {
+	r.passing = false
+	r.attributes.Stay()
+	r.show()
+}
+
+// setPhase sets the search attribute for the state. Most maintenances pass some states at once.
+func (r *nodeRecord) setPhase(state maintenancev1.NodeState) {
+	phase := temporal.AttributePhase.ValueSet(string(state))
+	if r.passing && !r.unlisted {
+		r.attributes.SetPassing(phase)
+		return
+	}
+	r.attributes.Set(phase)
+	r.unlisted = false
 }
 
 // notify notifies of a state.
@@ -172,3 +208,6 @@ func (r *nodeRecord) show() {
 	r.progress.Changed = true
 	r.publisher.Change()
 }
+
+// lasts reports whether the state lasts long enough for the object to show it.
+func (r *nodeRecord) lasts() bool { return !r.passing || r.status.Wait != nil }

@@ -33,10 +33,7 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 	if m.in.Slot != nil {
 		return nil
 	}
-	if !m.slots.AnyWaiting() {
-		m.record.log.Info("Slot requested")
-	}
-	m.slots.Request(m.in.Object.Name, m.node.Node, m.state.Status.StartedAt.Time)
+	m.requestSlot()
 	if err := m.awaitGate(ctx, gateSlot, func() bool { return !m.slots.AnyWaiting() || m.mayRest(ctx) }); err != nil {
 		return err
 	}
@@ -47,6 +44,14 @@ func (m *nodeMaintenance) awaitSlot(ctx workflow.Context) error {
 		m.record.log.Info("Slot granted")
 	}
 	return nil
+}
+
+// requestSlot requests a slot for the node, unless it is requested or granted already.
+func (m *nodeMaintenance) requestSlot() {
+	if m.slots.Held(m.in.Object.Name) == nil {
+		m.record.log.Info("Slot requested")
+	}
+	m.slots.Request(m.in.Object.Name, m.node.Node, m.state.Status.StartedAt.Time)
 }
 
 // slotTrouble returns why the scheduler has granted no slot yet.

@@ -11,10 +11,10 @@ import (
 )
 
 // followStaleness watches until ctx is cancelled whether the maintenance is stale, and whether the node stays cordoned. A maintenance is stale if its node
-// is ready, or its Job runs, for longer than the cluster allows.
-func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
+// is ready, or its Job runs, for longer than the cluster allows. The watch begins with the announcement, unless it is nil.
+func (m *nodeMaintenance) followStaleness(ctx workflow.Context, announce *node.AnnounceStateInput) {
 	m.state.Readiness = node.Readiness{}
-	in := node.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
+	in := node.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx), Announce: announce}
 	if m.cordons() {
 		in.CordonedNode = m.node.Node
 	}
@@ -26,7 +26,7 @@ func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
 			return
 		}
 		m.recordReadiness(ctx, in.ReadySince, found)
-		in.Known = found
+		in.Known, in.Announce = found, nil
 		in.Changes++
 	}
 }

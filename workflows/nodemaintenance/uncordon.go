@@ -11,15 +11,18 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// returnNode returns the node to service. One activity uncordons it, removes Drydock's marks and withdraws the lock requests.
+// returnNode returns the node to service, unless the activity that found it healthy has done that. One activity uncordons it, removes Drydock's marks and
+// withdraws the lock requests.
 func (m *nodeMaintenance) returnNode(ctx workflow.Context, retrier kit.Retrier, err error, mayHaveReleased bool) locks.NodeLocks {
 	m.beginReturnStages(ctx)
 	var result node.ReturnNodeResult
-	undone := m.undo(ctx, retrier, "return "+m.node.Node, m.nodes.ReturnNode, m.returnInput(err, mayHaveReleased), &result)
-	if result.SlotReturned {
-		m.state.Return.ParentSlot = SlotReturned
-		m.record.log.Info("Slot of the rollout returned")
+	var undone error
+	if m.returned == nil {
+		undone = m.undo(ctx, retrier, "return "+m.node.Node, m.nodes.ReturnNode, m.returnInput(err, mayHaveReleased), &result)
+	} else {
+		result = *m.returned
 	}
+	m.recordSignals(result)
 	m.record.note(result.Note)
 	m.record.lockProgress(result.LockProgress)
 	if m.state.Node.UID != "" {
@@ -42,13 +45,35 @@ func (m *nodeMaintenance) returnInput(err error, mayHaveReleased bool) node.Retu
 		Withdraw: locks.Request.Possible(), RequestUID: locks.RequestUID,
 		WithdrawCluster: locks.Cluster.Request.Possible(), ClusterRequestUID: locks.Cluster.RequestUID,
 	}
-	if m.returnsParentSlot(err) {
+	switch {
+	case m.returnsParentSlot(err):
 		in.Slot = m.in.Slot
+	case m.in.Slot == nil && m.slots.Granted(m.in.Object.Name):
+		in.Slot = m.slots.Held(m.in.Object.Name)
+	}
+	if m.in.Parent == "" {
+		in.Unsubscribe = new(m.holds.Subscription())
 	}
 	if m.state.Job == JobFinished {
 		in.FinishedJob = new(m.jobInput())
 	}
 	return in
+}
+
+// recordSignals records what the activity has sent to other workflows.
+func (m *nodeMaintenance) recordSignals(result node.ReturnNodeResult) {
+	switch {
+	case !result.SlotReturned:
+	case m.in.Slot == nil:
+		m.logSlotRelease()
+		m.slots.MarkReturned(m.in.Object.Name)
+	default:
+		m.state.Return.ParentSlot = SlotReturned
+		m.record.log.Info("Slot of the rollout returned")
+	}
+	if result.Unsubscribed {
+		m.holds.Unsubscribed()
+	}
 }
 
 func (m *nodeMaintenance) beginReturnStages(ctx workflow.Context) {

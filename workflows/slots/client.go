@@ -31,8 +31,8 @@ type Client struct {
 	nodesGone []scheduling.Slot
 	// changed is called after a response.
 	changed func()
-	// unsent: the set has changed or must be sent again. sending: a message is in progress.
-	unsent, sending bool
+	// unsent: the set has changed or must be sent again. sending: a message is in progress. lent: an activity of the owner delivers the set.
+	unsent, sending, lent bool
 	// resend is the timer for the next resend; nil: it is not set. resendAfter is its duration.
 	resend      workflow.Future
 	resendAfter time.Duration
@@ -70,7 +70,7 @@ func (c *Client) Listen(ctx workflow.Context, changed func()) {
 	c.changed = changed
 	kit.OnSignal(ctx, temporal.SignalSlotResponse, "Which slots are granted, and why the other requests wait.", c.handleResponse)
 	kit.OnSignal(ctx, temporal.SignalResync, "A scheduler that has just started asks for all requests and slots.", func(resync scheduling.Resync) {
-		if c.accepts(resync.Scheduler) {
+		if c.accepts(resync.Scheduler) && !c.lent { // an activity is delivering the set; a scheduler that misses it asks again
 			c.unsent = true
 			changed()
 		}
@@ -216,7 +216,7 @@ func (c *Client) Run(ctx workflow.Context) {
 func (c *Client) awaitUnsent(ctx workflow.Context) error {
 	for {
 		err := workflow.Await(ctx, func() bool {
-			return c.unsent || c.AnyWaiting() && c.resend == nil || c.resend != nil && c.resend.IsReady()
+			return !c.lent && (c.unsent || c.AnyWaiting() && c.resend == nil || c.resend != nil && c.resend.IsReady())
 		})
 		switch {
 		case err != nil || c.unsent:
@@ -235,8 +235,27 @@ func (c *Client) awaitUnsent(ctx workflow.Context) error {
 	}
 }
 
+// Lend returns the set for an activity that delivers it together with other work. Until TakeBack nothing else is sent.
+func (c *Client) Lend() scheduling.SlotRequests {
+	c.unsent, c.sending, c.lent = false, true, true
+	return c.nextSet()
+}
+
+// TakeBack ends the loan of the set. One that was not delivered is sent.
+func (c *Client) TakeBack(delivered bool) {
+	c.unsent, c.sending, c.lent = c.unsent || !delivered, false, false
+}
+
 // send sends the set to the scheduler.
 func (c *Client) send(ctx workflow.Context) {
+	set := c.nextSet()
+	if c.deliver(ctx, set) == nil {
+		c.State.Releases = c.State.Releases[len(set.Releases):]
+	}
+}
+
+// nextSet returns the set with the next version.
+func (c *Client) nextSet() scheduling.SlotRequests {
 	c.State.Version++
 	set := scheduling.SlotRequests{
 		Owner: c.Owner, Version: c.State.Version, Namespace: c.namespace, Requestor: c.requestor,
@@ -245,9 +264,7 @@ func (c *Client) send(ctx workflow.Context) {
 	for _, slot := range c.State.Slots {
 		set.Slots = append(set.Slots, slot.Slot)
 	}
-	if c.deliver(ctx, set) == nil {
-		c.State.Releases = c.State.Releases[len(set.Releases):]
-	}
+	return set
 }
 
 // deliver signals a running scheduler. If that fails, an activity signals the scheduler and starts it if necessary.

@@ -16,7 +16,7 @@ func Wake(ctx workflow.Context, waiting kit.Report, cluster, why string) workflo
 	awake, settle := workflow.NewFuture(ctx)
 	workflow.GoNamed(ctx, "wake the sweeper", func(ctx workflow.Context) {
 		hub := kit.HubRetrier(waiting)
-		settle.SetError(hub.Run(ctx, "wake the sweeper of "+cmp.Or(cluster, "the hub"), (&sweeperactivities.Activities{}).WakeSweeper, wakeInput(ctx, cluster, why), nil))
+		settle.SetError(hub.Run(ctx, "wake the sweeper of "+cmp.Or(cluster, "the hub"), (&sweeperactivities.Activities{}).WakeSweeper, WakeInput(ctx, cluster, why), nil))
 	})
 	return awake
 }
@@ -29,12 +29,13 @@ func WakeIfTerminated(ctx workflow.Context, child error, cluster string) {
 	}
 	detached, _ := workflow.NewDisconnectedContext(ctx)
 	hub := kit.HubRetrier(nil).Once()
-	err := hub.Run(detached, "wake the sweeper of "+cluster, (&sweeperactivities.Activities{}).WakeSweeper, wakeInput(ctx, cluster, "a workflow was terminated"), nil)
+	err := hub.Run(detached, "wake the sweeper of "+cluster, (&sweeperactivities.Activities{}).WakeSweeper, WakeInput(ctx, cluster, "a workflow was terminated"), nil)
 	if err != nil {
 		workflow.GetLogger(ctx).Warn("Could not wake the sweeper", "cluster", cluster, "error", err)
 	}
 }
 
-func wakeInput(ctx workflow.Context, cluster, why string) sweeperactivities.WakeSweeperInput {
+// WakeInput returns the input of an activity that wakes the sweeper.
+func WakeInput(ctx workflow.Context, cluster, why string) sweeperactivities.WakeSweeperInput {
 	return sweeperactivities.WakeSweeperInput{Cluster: cluster, By: workflow.GetInfo(ctx).WorkflowExecution.ID, Why: why}
 }

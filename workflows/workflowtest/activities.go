@@ -44,7 +44,16 @@ func (w *World) register() {
 	Simulate(w, "AnnounceState", func(node.AnnounceStateInput) any { return nil })
 	Simulate(w, "RunJob", func(jobs.RunJobInput) any { return nil })
 	Simulate(w, "RemoveJob", func(jobs.RunJobInput) any { return nil })
-	Simulate(w, "AwaitNodeHealthy", func(health.AwaitNodeHealthyInput) any { return nil })
+	Simulate(w, "AwaitNodeHealthy", func(in health.AwaitNodeHealthyInput) any {
+		if in.Return == nil {
+			return health.AwaitNodeHealthyResult{}
+		}
+		returned, err := w.call("ReturnNode", *in.Return)
+		if err != nil {
+			return health.AwaitNodeHealthyResult{}
+		}
+		return health.AwaitNodeHealthyResult{Returned: new(returned.(node.ReturnNodeResult))}
+	})
 	Simulate(w, "AwaitClusterHealthy", func(health.AwaitClusterHealthyInput) any { return nil })
 	Simulate(w, "AcquireNode", func(node.AcquireNodeInput) any {
 		if w.Locked {
@@ -100,11 +109,11 @@ func (w *World) register() {
 	Simulate(w, "LoadRollout", func(rollouts.LoadRolloutInput) any { return w.LoadedRollout })
 	Simulate(w, "SaveRollout", func(rollouts.SaveRolloutInput) any { return nil })
 	Simulate(w, "InspectCluster", func(node.InspectClusterInput) any { return w.Nodes })
-	w.RegisterActivityWithOptions(func(_ context.Context, s temporal.Subscription) error {
-		if !w.HoldsUnknown {
-			w.SignalWorkflow(temporal.SignalHeld, w.Holds.ForCluster(s.Cluster))
+	w.RegisterActivityWithOptions(func(_ context.Context, s temporal.Subscription) (emergency.State, error) {
+		if w.HoldsUnknown {
+			return emergency.State{}, nil
 		}
-		return nil
+		return w.Holds.ForCluster(s.Cluster), nil
 	}, activity.RegisterOptions{Name: "SubscribeToHolds"})
 	w.RegisterActivityWithOptions(func(_ context.Context, in windowsactivities.SubscribeToWindowInput) error {
 		if state, known := w.Windows[in.Window]; known {
@@ -122,12 +131,13 @@ func (w *World) register() {
 		return selected
 	})
 	// It runs concurrently with other activities: its place in the order of calls varies.
-	w.RegisterActivityWithOptions(func(_ context.Context, in sweeper.WakeSweeperInput) error {
+	registerEffect(w, "WakeSweeper", func(in sweeper.WakeSweeperInput) error {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		w.Inputs["WakeSweeper"] = append(w.Inputs["WakeSweeper"], in)
 		return nil
-	}, activity.RegisterOptions{Name: "WakeSweeper"})
+	})
+	w.RegisterActivityWithOptions(w.acceptMaintenance, activity.RegisterOptions{Name: "AcceptMaintenance"})
 	SimulateConcurrent(w, "AwaitHeldAgain", func(in locks.AwaitHeldAgainInput) (any, bool) {
 		if len(w.ReactivatedLocks) == 0 {
 			return nil, false
@@ -137,7 +147,11 @@ func (w *World) register() {
 		return found, true
 	})
 	SimulateConcurrent(w, "FollowLocks", func(locks.ClusterLockInput) (any, bool) { return nil, false })
-	SimulateConcurrent(w, "AwaitStale", func(node.AwaitStaleInput) (any, bool) {
+	SimulateConcurrent(w, "AwaitStale", func(in node.AwaitStaleInput) (any, bool) {
+		if in.Announce != nil {
+			w.calls = append(w.calls, "AnnounceState")
+			w.Inputs["AnnounceState"] = append(w.Inputs["AnnounceState"], *in.Announce)
+		}
 		if len(w.Staleness) == 0 {
 			return nil, false
 		}
@@ -165,7 +179,7 @@ func SimulateConcurrent[In any](w *World, name string, answer func(In) (any, boo
 
 // Simulate registers an activity whose calls are recorded.
 func Simulate[In any](w *World, name string, answer func(In) any) {
-	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) {
+	register(w, name, func(in In) (any, error) {
 		w.Mu.Lock()
 		w.calls = append(w.calls, name)
 		w.Inputs[name] = append(w.Inputs[name], in)
@@ -180,7 +194,25 @@ func Simulate[In any](w *World, name string, answer func(In) any) {
 			return nil, activity.ErrResultPending
 		}
 		return answer(in), nil
-	}, activity.RegisterOptions{Name: name})
+	})
+}
+
+// register registers a simulated activity, which another may call.
+func register[In any](w *World, name string, simulated func(In) (any, error)) {
+	keep(w, name, simulated)
+	w.RegisterActivityWithOptions(func(_ context.Context, in In) (any, error) { return simulated(in) }, activity.RegisterOptions{Name: name})
+}
+
+// registerEffect registers a simulated activity without a result.
+func registerEffect[In any](w *World, name string, simulated func(In) error) {
+	keep(w, name, func(in In) (any, error) { return nil, simulated(in) })
+	w.RegisterActivityWithOptions(func(_ context.Context, in In) error { return simulated(in) }, activity.RegisterOptions{Name: name})
+}
+
+func keep[In any](w *World, name string, simulated func(In) (any, error)) {
+	w.Mu.Lock()
+	defer w.Mu.Unlock()
+	w.simulated[name] = func(in any) (any, error) { return simulated(in.(In)) }
 }
 
 // Called returns the names of the activities that were called, in order.

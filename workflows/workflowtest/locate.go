@@ -21,7 +21,7 @@ import (
 
 // hubActivities run on any worker; all others need a worker with access to the cluster.
 var hubActivities = []string{
-	"CheckNodeMaintenance", "WakeSweeper", "LookUpOwners", "SubscribeToHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitDeletedClusters", "LookUpClusters", "AwaitClustersBack", "AwaitAvailabilityChange",
+	"AcceptMaintenance", "CheckNodeMaintenance", "WakeSweeper", "LookUpOwners", "SubscribeToHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitDeletedClusters", "LookUpClusters", "AwaitClustersBack", "AwaitAvailabilityChange",
 	"PlanRollout", "CheckRollout", "AwaitBlockers", "SaveRollout",
 }
 
@@ -140,6 +140,7 @@ func (c *MovingCluster) RefusedRounds(rounds int) func() bool {
 // WithMovingCluster adds the cluster to the world. After a day the workflow is cancelled.
 func (w *World) WithMovingCluster(c *MovingCluster) *World {
 	w.SimulateAfter(24*time.Hour, w.CancelWorkflow)
+	w.locate = c.locate
 	w.SetWorkerOptions(worker.Options{DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &kit.FirstRun{}, c}})
 	return w
 }

@@ -1,13 +1,11 @@
 package workflowtest
 
 import (
-	"context"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/stretchr/testify/mock"
-	"go.temporal.io/sdk/activity"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"drydock.dev/drydock/activities/scheduler"
@@ -58,7 +56,7 @@ func simulateScheduler(w *World) {
 
 // registerDelivery registers an activity that delivers a message to the scheduler.
 func registerDelivery[T any](w *World, name string, deliver func(T)) {
-	w.RegisterActivityWithOptions(func(_ context.Context, in T) error {
+	registerEffect(w, name, func(in T) error {
 		w.Mu.Lock()
 		w.Inputs[name] = append(w.Inputs[name], in)
 		call, fail := len(w.Inputs[name]), w.Fail[name]
@@ -70,7 +68,7 @@ func registerDelivery[T any](w *World, name string, deliver func(T)) {
 		}
 		w.SimulateAfter(0, func() { deliver(in) })
 		return nil
-	}, activity.RegisterOptions{Name: name})
+	})
 }
 
 // SimulateSignals records signals to other workflows, and delivers those to the scheduler.

@@ -2,6 +2,7 @@
 package workflowtest
 
 import (
+	"context"
 	"path/filepath"
 	"runtime"
 	"sync"
@@ -39,6 +40,9 @@ type World struct {
 	Fail map[string]func(call int) error
 	// Blocked activities wait until they are cancelled.
 	Blocked map[string]bool
+	// simulated are the simulated activities that others may call, by name. locate finds the cluster; nil: the simulated activity does.
+	simulated map[string]func(any) (any, error)
+	locate    func(context.Context) (string, error)
 	// Inputs are the inputs of all calls, by activity.
 	Inputs map[string][]any
 	// Plan and Nodes are the plan of the rollout and of the cluster.
@@ -100,7 +104,8 @@ func NewWorld(t *testing.T) *World {
 		Counters:                counted,
 		Log:                     logged,
 		TestWorkflowEnvironment: suite.NewTestWorkflowEnvironment(), T: t,
-		Fail: map[string]func(int) error{}, Blocked: map[string]bool{}, Inputs: map[string][]any{}, Scheduler: simulatedScheduler{Capacity: 1}, sentSignals: map[string][]any{},
+		simulated: map[string]func(any) (any, error){},
+		Fail:      map[string]func(int) error{}, Blocked: map[string]bool{}, Inputs: map[string][]any{}, Scheduler: simulatedScheduler{Capacity: 1}, sentSignals: map[string][]any{},
 		Holds: emergency.State{Number: 1},
 	}
 	w.SetTestTimeout(time.Minute)
