@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 
-	"go.temporal.io/sdk/activity"
-
 	"drydock.dev/drydock/activities/holds"
 	"drydock.dev/drydock/activities/node"
 	"drydock.dev/drydock/activities/objects"
@@ -84,7 +82,7 @@ func (a *Activities) AcceptMaintenance(ctx context.Context, in AcceptMaintenance
 		if reachable = err == nil; reachable {
 			accepted.Request = &request
 		}
-		logLeft(ctx, "the object is not read yet", err)
+		logLeft(ctx, in, "the object is not read yet", err)
 	}
 	if accepted.Unwanted() {
 		return accepted, nil
@@ -100,21 +98,21 @@ func (a *Activities) AcceptMaintenance(ctx context.Context, in AcceptMaintenance
 	}
 	planned, err := a.Nodes.PlanMaintenance(ctx, in.Plan)
 	if err != nil {
-		logLeft(ctx, "the node is not marked yet", err)
+		logLeft(ctx, in, "the node is not marked yet", err)
 		return accepted, nil
 	}
 	accepted.Planned = &planned
 	if in.Slots != nil {
 		err = a.Scheduler.RequestSlots(ctx, scheduler.RequestSlotsInput{Cluster: in.Plan.Cluster, Requests: *in.Slots})
 		accepted.SlotsRequested = err == nil
-		logLeft(ctx, "the slot is not requested yet", err)
+		logLeft(ctx, in, "the slot is not requested yet", err)
 	}
 	return accepted, nil
 }
 
 // logLeft logs why a step is left to the workflow; nil: it is done.
-func logLeft(ctx context.Context, what string, err error) {
+func logLeft(ctx context.Context, in AcceptMaintenanceInput, what string, err error) {
 	if err != nil {
-		activity.GetLogger(ctx).Warn(what, "error", err)
+		in.Plan.Logger(ctx).Warn(what, "error", err)
 	}
 }
