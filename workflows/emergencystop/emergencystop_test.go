@@ -171,3 +171,20 @@ func TestTheEmergencyStopIgnoresCancellation(t *testing.T) {
 	require.Len(t, w.Notified["cgu/ops/june"], 1)
 	require.False(t, sdktemporal.IsCanceledError(w.GetWorkflowError()))
 }
+
+func TestASubscriberThatHasTheStateIsNotifiedOfTheNextOne(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
+	const id = "node/c1/ops/n1"
+	w.At(1, func() {
+		known := workflowtest.StatusOf[emergencystop.Status](w.World).Number
+		w.SignalWorkflow(temporal.SignalSubscribeHolds, temporal.Subscription{WorkflowID: id, FirstRunID: "1", Cluster: "c1", Known: known})
+	})
+	w.At(2, func() {
+		require.Empty(t, w.Notified[id])
+		w.Update(temporal.UpdateHold, workflowtest.HoldC1)
+	})
+	w.ContinueAsNewAt(3)
+	w.CarriedOver(emergencystop.Input{})
+	require.Len(t, w.Notified[id], 1)
+	require.Equal(t, []string{"cluster/c1"}, workflowtest.Scopes(w.Notified[id][0]))
+}

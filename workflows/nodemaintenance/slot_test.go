@@ -60,3 +60,13 @@ func TestTheSlotOfAnUnreturnedNodeStaysWithTheParent(t *testing.T) {
 	require.True(t, workflowtest.RequireFailure[workflowtest.NodeStatus](w, temporal.ErrNodeNotReturned).NotReturned)
 	require.Empty(t, w.Inputs["ReturnSlot"], "the parent releases it as unclean")
 }
+
+func TestASlotThatWasNotRequestedWithTheRestIsRequestedAlone(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Fail["RequestSlots"] = workflowtest.Once(errors.New("the scheduler cannot be signalled"))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Len(t, w.InputsOf("RequestSlots"), 2)
+	require.Len(t, w.InputsOf("PlanMaintenance"), 1)
+	require.True(t, w.Scheduler.State.Empty())
+}

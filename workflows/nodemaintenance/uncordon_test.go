@@ -1,6 +1,7 @@
 package nodemaintenance_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -96,4 +97,22 @@ func TestAnUncordonIsNotReportedWithoutACordon(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Empty(t, w.InputsOf("AwaitStale")[0].(node.AwaitStaleInput).CordonedNode)
+}
+
+func TestACleanupReturnsTheNodeThatWasHealthyButNotReturned(t *testing.T) {
+	for _, fails := range []bool{false, true} {
+		w := workflowtest.NewWorld(t)
+		returns := 1
+		if fails {
+			w.Fail["ReturnNode"] = workflowtest.Once(errors.New("the API server does not answer"))
+			returns = 2
+		}
+		workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
+		w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
+		status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+		require.Equal(t, maintenancev1.NodeCompleted, status.State)
+		require.Contains(t, workflowtest.States(status), maintenancev1.NodeCleaningUp)
+		require.Len(t, w.InputsOf("ReturnNode"), returns)
+		require.Len(t, w.InputsOf("AwaitNodeHealthy"), 1)
+	}
 }
