@@ -158,13 +158,21 @@ fuzz: ## Fuzz each parser of text that others write, in turn, for MINUTES (20) e
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }; \
 	}
 
+# REQUESTS are the sizes of requests from outside: by objects, and by workflows as drydock node maintain starts them.
+REQUESTS := 100x10@10/objects,100x10@50/objects,100x10@10/workflows,100x10@50/workflows
+
 .PHONY: bench
-bench: servers ## Measure what rollouts cost (SIZES=20x10@5, BENCH_JSON=file; BENCH=name runs Go benchmarks instead)
-ifeq ($(BENCH),)
-	@exec bin/devstack/dev bench $(if $(SIZES),--sizes '$(SIZES)') $(if $(BENCH_JSON),--json '$(BENCH_JSON)')
+bench: servers ## Measure what rollouts cost (SIZES=20x10@5, BENCH_JSON=file; BENCH=requests measures requests from outside, BENCH=name runs Go benchmarks)
+ifeq ($(filter-out requests,$(BENCH)),)
+	@exec bin/devstack/dev bench $(addprefix --sizes ,$(or $(SIZES),$(BENCH:requests=$(REQUESTS)))) $(if $(BENCH_JSON),--json '$(BENCH_JSON)')
 else
 	go test -run '^$$' -bench '$(BENCH)' -p 1 -timeout 60m ./...
 endif
+
+# The costs of a node do not depend on the speed of the machine; the baseline says what they may be.
+.PHONY: bench-guard
+bench-guard: servers ## Compare what a node costs (events, activities, API requests, CPU) with the baseline, and fail if it costs 5 % more; WRITE=1 replaces the baseline
+	@exec bin/devstack/dev bench-guard $(if $(WRITE),--write) internal/bench/baseline.json
 
 .PHONY: histories
 histories: dev ## Record the workflow histories of a VERSION, which every later one must be able to replay

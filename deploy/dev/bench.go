@@ -28,8 +28,22 @@ simulated clusters, which comply as soon as a policy is enforced on them.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&sizes, "sizes", bench.DefaultSizes().Strings(),
-		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain without jobs, with /alone without the loop and kubectl for comparison; or as CLUSTERSxPOLICIES@ATONCE/policies; as CLUSTERS/harbors; as WINDOWSxMAINTENANCES/windows; as MAINTENANCESxROLLOUTS/finished, for a worker that starts with that many finished objects; pace: how fast policy rollouts continue")
+		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain without jobs, with /objects or /workflows for requests from outside, with /alone without the loop and kubectl for comparison; or as CLUSTERSxPOLICIES@ATONCE/policies; as CLUSTERS/harbors; as WINDOWSxMAINTENANCES/windows; as MAINTENANCESxROLLOUTS/finished, for a worker that starts with that many finished objects; pace: how fast policy rollouts continue")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to this file, as JSON")
+	return cmd
+}
+
+func newBenchGuardCommand() *cobra.Command {
+	var write bool
+	cmd := &cobra.Command{
+		Use:   "bench-guard FILE",
+		Short: "Measure what a node costs in events, activities, API requests and CPU time, and compare it with the baseline in a file",
+		Args:  cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return bench.Guard(cmd.Context(), args[0], write, cmd.ErrOrStderr())
+		},
+	}
+	cmd.Flags().BoolVar(&write, "write", false, "replace the baseline")
 	return cmd
 }
 

@@ -24,7 +24,7 @@ func main() {
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	root.AddCommand(newProgramsCommand(), newUpCommand(), newDemoCommand(), newBenchCommand(), newHistoriesCommand())
+	root.AddCommand(newProgramsCommand(), newUpCommand(), newDemoCommand(), newBenchCommand(), newBenchGuardCommand(), newHistoriesCommand())
 	if err := root.ExecuteContext(ctx); err != nil {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)

@@ -39,8 +39,8 @@ func (s *measurement) observe(users string) (observed, error) {
 		return observed{}, err
 	}
 	found := observed{
-		actions:  slices.DeleteFunc(actions, func(d fleet.Action) bool { return !strings.HasPrefix(d.By, users) }),
-		requests: events,
+		actions:  slices.DeleteFunc(actions, func(d fleet.Action) bool { return !strings.HasPrefix(d.By, users) || d.At.Before(s.began) }),
+		requests: slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.RequestReceivedTimestamp.Time.Before(s.began) }),
 	}
 	count := fleet.Count(nil, found.actions)
 	for what, wanted := range map[string]int{

@@ -45,6 +45,9 @@ type Result struct {
 	// LoopSlotIdle is the same for the loop.
 	LoopSlotIdle Latency `json:"loopSlotIdle"`
 
+	// FirstUse is the time of the first maintenance in a Temporal namespace from its request until its node is ready. It opens the cluster, too.
+	FirstUse float64 `json:"firstUse,omitempty"`
+
 	// Objects are the times of requests by objects.
 	Objects *ObjectTimes `json:"objects,omitempty"`
 
@@ -54,6 +57,8 @@ type Result struct {
 	// Requests are the requests of Drydock's worker to the cluster per node; LoopRequests those of the loop.
 	Requests     Requests `json:"requests"`
 	LoopRequests Requests `json:"loopRequests"`
+	// LoopCPUSeconds is the CPU time of the loop.
+	LoopCPUSeconds float64 `json:"loopCPUSeconds,omitempty"`
 
 	// Cost is the size of the histories per node.
 	Cost
@@ -123,6 +128,9 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 	if size.ByObject {
 		methods = []method{{"Drydock, by objects", byObjects}}
 	}
+	if size.ByWorkflow {
+		methods = []method{{"Drydock, by workflows", byWorkflows}}
+	}
 	if !size.Alone {
 		methods = append(methods, method{"a loop", byLoop}, method{"kubectl drain", byKubectl})
 	}
@@ -158,6 +166,8 @@ type measurement struct {
 	spoke  *devstack.Cluster
 	size   Size
 	server client.Client
+	// began is when the requests that count began: after those that start the workflows of the cluster.
+	began time.Time
 }
 
 // rounds runs all rounds, waits for the cleanup after each, and returns how long they took.

@@ -26,12 +26,14 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	size := Size{Nodes: 2, Pods: 1, AtOnce: 1, Rounds: 1}
 	drained := size
 	drained.DrainOnly, drained.Alone = true, true
-	objects := drained
-	objects.ByObject = true
-	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained, objects}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}, Harbors: []int{2}}, os.Stderr)
+	objects, workflows := drained, drained
+	objects.ByObject, workflows.ByWorkflow = true, true
+	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained, objects, workflows}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}, Harbors: []int{2}}, os.Stderr)
 	require.NoError(t, err)
 
-	require.Len(t, report.Results, 3)
+	require.Len(t, report.Results, 4)
+	require.Equal(t, []int{2, 2}, []int{report.Results[3].RequestToReady.Count, report.Results[3].ReleaseToUncordon.Count})
+	require.Positive(t, report.Results[3].EventsEach)
 	requested := report.Results[2]
 	require.Equal(t, []int{2, 2, 1, 2}, []int{requested.RequestToReady.Count, requested.ReleaseToUncordon.Count, requested.Objects.ApplyToCordon.Count, requested.Objects.DrainedToStatus.Count})
 	require.Positive(t, requested.Objects.StatusWrites)
@@ -103,13 +105,27 @@ func TestTheStartOfABlockedRolloutIsMeasured(t *testing.T) {
 	}))
 }
 
+func TestTheGuardNamesEachCostThatExceedsItsBaseline(t *testing.T) {
+	baseline := map[string]GuardedCost{"5x3@5/workflows": {Events: 50, Activities: 5, Requests: 26, CPU: 4}}
+	within := map[string]GuardedCost{"5x3@5/workflows": {Events: 52.4, Activities: 5.2, Requests: 20, CPU: 4.9}}
+	require.NoError(t, compare(within, baseline))
+	beyond := map[string]GuardedCost{"5x3@5/workflows": {Events: 53, Activities: 5, Requests: 26, CPU: 5.1}, "5x3@5/objects": {}}
+	require.Equal(t, TooExpensive{
+		"5x3@5/objects: the baseline does not have it",
+		"5x3@5/workflows: events per node: 53.00, the baseline is 50.00",
+		"5x3@5/workflows: CPU, as a multiple of the loop's: 5.10, the baseline is 4.00",
+	}, compare(beyond, baseline))
+	require.Equal(t, GuardedCost{Events: 1, Activities: 2, Requests: 3, CPU: 4},
+		GuardedCost{Events: 1, Activities: 3, Requests: 3, CPU: 5}.least(GuardedCost{Events: 2, Activities: 2, Requests: 4, CPU: 4}))
+}
+
 func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 	sizes := DefaultSizes()
-	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
+	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 1, DrainOnly: true, ByWorkflow: true}, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
 	read, err := ParseSizes(sizes.Strings())
 	require.NoError(t, err)
 	require.Equal(t, sizes, read)
-	for _, text := range []string{"", "20", "20x10", "x10@5", "20x10@0", "20x-1@5", "20x10@5*0", "20x10@5*", "20x10@5*2/objects", "20x10@5/drain/objects"} {
+	for _, text := range []string{"", "20", "20x10", "x10@5", "20x10@0", "20x-1@5", "20x10@5*0", "20x10@5*", "20x10@5*2/objects", "20x10@5/drain/objects", "20x10@5/workflows/objects", "20x10@5*2/workflows"} {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 20x10@5", text)
 	}

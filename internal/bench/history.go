@@ -51,7 +51,7 @@ func (h history) firstTimer() (time.Time, bool) {
 }
 
 // maintenance reads the node of a maintenance from its history, when it was ready, and when its work was done: the times of the activity RunJob or,
-// without a Job, of the health check.
+// without a Job, the start of the requestor's work and of the health check.
 func (h history) maintenance() (node string, ready, released time.Time, err error) {
 	attributes := h.events[0].GetWorkflowExecutionStartedEventAttributes().SearchAttributes
 	if err := converter.GetDefaultDataConverter().FromPayload(attributes.GetIndexedFields()[temporal.AttributeNode.GetName()], &node); err != nil {
@@ -62,9 +62,14 @@ func (h history) maintenance() (node string, ready, released time.Time, err erro
 		switch activityOf(event) {
 		case "RunJob":
 			work, ready = event.EventId, event.EventTime.AsTime()
+		case "AwaitStale": // the requestor works on the node
+			ready = event.EventTime.AsTime()
 		case "AwaitNodeHealthy":
 			if work == 0 {
-				ready, released = event.EventTime.AsTime(), event.EventTime.AsTime()
+				released = event.EventTime.AsTime()
+			}
+			if ready.IsZero() {
+				ready = released
 			}
 		}
 		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil && done.ScheduledEventId == work {
@@ -82,7 +87,15 @@ func activityOf(event *historypb.HistoryEvent) string {
 	return event.GetActivityTaskScheduledEventAttributes().GetActivityType().GetName()
 }
 
-// eventName is an event's type as the temporal CLI writes it, such as ActivityTaskScheduled.
+// eventName is an event's type as the temporal CLI writes it, such as ActivityTaskScheduled, and the name of a signal.
 func eventName(event *historypb.HistoryEvent) string {
-	return strings.TrimPrefix(event.EventType.String(), "EVENT_TYPE_")
+	name := strings.TrimPrefix(event.EventType.String(), "EVENT_TYPE_")
+	for _, signal := range []string{
+		event.GetWorkflowExecutionSignaledEventAttributes().GetSignalName(), event.GetSignalExternalWorkflowExecutionInitiatedEventAttributes().GetSignalName(),
+	} {
+		if signal != "" {
+			name += " " + signal
+		}
+	}
+	return name
 }

@@ -34,6 +34,8 @@ func byLoop(ctx context.Context, s *measurement, result *Result) error {
 	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{s.spoke.Name: config}), kube.Options{QPS: 1e6, Burst: 1e6})
 	defer clusters.Close()
 	took, err := s.rounds(ctx, func(ctx context.Context, _ int) (time.Duration, error) {
+		before := ownCPU()
+		defer func() { result.LoopCPUSeconds += (ownCPU() - before).Seconds() }()
 		return timed(func() error {
 			spoke, err := clusters.Cluster(ctx, s.spoke.Name)
 			if err != nil {

@@ -16,7 +16,6 @@ import (
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/kube"
-	"drydock.dev/drydock/internal/temporal"
 )
 
 const (
@@ -37,36 +36,38 @@ type ObjectTimes struct {
 
 // byObjects maintains the nodes with one NodeMaintenance each, all created at once. Their requestor has nothing to do on a node.
 func byObjects(ctx context.Context, s *measurement, result *Result) error {
+	if err := s.warmUp(ctx, result); err != nil {
+		return err
+	}
 	seen, err := s.measureWorker(ctx, result, func(ctx context.Context, _ int) (time.Duration, error) {
 		return timed(func() error { return s.requestAll(ctx) })
 	})
 	if err != nil {
 		return err
 	}
-	var all []history
-	for _, node := range s.nodes() {
-		histories, err := readAll(ctx, s.server, temporal.NodeMaintenanceID(s.spoke.Name, namespace, node))
-		if err != nil {
-			return err
-		}
-		all = append(all, histories...)
+	all, err := s.requested(ctx)
+	if err != nil {
+		return err
 	}
 	result.Cost = costOf(all, s.size.maintenances())
 	return result.readObjects(seen, s.nodes())
 }
 
+// requested returns the histories of the requested maintenances, which have the names of their nodes.
+func (s *measurement) requested(ctx context.Context) (all []history, err error) {
+	for _, node := range s.nodes() {
+		histories, err := readAll(ctx, s.server, s.maintenanceOf(node))
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, histories...)
+	}
+	return all, nil
+}
+
 // requestAll creates an object for each node, deletes each when its node is ready, and waits until all are released.
 func (s *measurement) requestAll(ctx context.Context) error {
-	config, err := s.spoke.UserConfig(requestorUser, adminGroup)
-	if err != nil {
-		return err
-	}
-	config.QPS = -1
-	scheme, err := kube.NewScheme()
-	if err != nil {
-		return err
-	}
-	c, err := client.NewWithWatch(config, client.Options{Scheme: scheme})
+	c, err := s.requestor()
 	if err != nil {
 		return err
 	}
@@ -86,6 +87,20 @@ func (s *measurement) requestAll(ctx context.Context) error {
 	})
 	group.Go(func() error { return deleteReady(ctx, c, seen, s.size.Nodes) })
 	return group.Wait()
+}
+
+// requestor returns a client of the requestor.
+func (s *measurement) requestor() (client.WithWatch, error) {
+	config, err := s.spoke.UserConfig(requestorUser, adminGroup)
+	if err != nil {
+		return nil, err
+	}
+	config.QPS = -1
+	scheme, err := kube.NewScheme()
+	if err != nil {
+		return nil, err
+	}
+	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
 func requestFor(node string) *maintenancev1.NodeMaintenance {

@@ -46,6 +46,8 @@ func DefaultSizes() Sizes {
 			{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1, DrainOnly: true},
 			{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1, DrainOnly: true, ByObject: true},
 			{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1, DrainOnly: true, ByObject: true},
+			{Nodes: 100, Pods: 10, AtOnce: 10, Rounds: 1, DrainOnly: true, ByWorkflow: true},
+			{Nodes: 100, Pods: 10, AtOnce: 50, Rounds: 1, DrainOnly: true, ByWorkflow: true},
 		},
 		Policies: []PolicySize{
 			{Clusters: 100, Policies: 1, AtOnce: 10},

@@ -17,17 +17,21 @@ type Size struct {
 	Rounds int `json:"rounds"`
 	// DrainOnly: no Job runs on the nodes.
 	DrainOnly bool `json:"drainOnly,omitempty"`
-	// ByObject: a NodeMaintenance requests each node, instead of a rollout. No Job runs, and there is one round.
-	ByObject bool `json:"byObject,omitempty"`
+	// ByObject: a NodeMaintenance requests each node, instead of a rollout. ByWorkflow: a workflow does, as drydock node maintain starts it. No Job runs,
+	// and there is one round.
+	ByObject   bool `json:"byObject,omitempty"`
+	ByWorkflow bool `json:"byWorkflow,omitempty"`
 	// Alone: the loop and kubectl are not measured.
 	Alone bool `json:"alone,omitempty"`
 }
 
-// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", then *ROUNDS if there are several, "/drain" for DrainOnly or "/objects" for ByObject, and "/alone"
-// for Alone.
+// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", then *ROUNDS if there are several, "/drain" for DrainOnly, "/objects" for ByObject or "/workflows"
+// for ByWorkflow, and "/alone" for Alone.
 func ParseSize(text string) (Size, error) {
 	rest, alone := strings.CutSuffix(text, aloneSuffix)
 	rest, byObject := strings.CutSuffix(rest, objectsSuffix)
+	rest, byWorkflow := strings.CutSuffix(rest, workflowsSuffix)
+	requested := byObject || byWorkflow
 	rest, drainOnly := strings.CutSuffix(rest, drainSuffix)
 	rest, rounds, several := strings.Cut(rest, "*")
 	rest, atOnce, _ := strings.Cut(rest, "@")
@@ -35,15 +39,15 @@ func ParseSize(text string) (Size, error) {
 	if !several {
 		rounds = "1"
 	}
-	size := Size{DrainOnly: drainOnly || byObject, ByObject: byObject, Alone: alone}
+	size := Size{DrainOnly: drainOnly || requested, ByObject: byObject, ByWorkflow: byWorkflow, Alone: alone}
 	for _, part := range []struct {
 		number *int
 		text   string
 		min    int
 	}{{&size.Nodes, nodes, 1}, {&size.Pods, pods, 0}, {&size.AtOnce, atOnce, 1}, {&size.Rounds, rounds, 1}} {
 		number, err := strconv.Atoi(part.text)
-		if err != nil || number < part.min || byObject && (several || drainOnly) {
-			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE/objects, or NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS followed by /drain or nothing; "+
+		if err != nil || number < part.min || byObject && byWorkflow || requested && (several || drainOnly) {
+			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE/objects or NODESxPODS@ATONCE/workflows, or NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS followed by /drain or nothing; "+
 				"/alone may come last, e.g. 20x10@5", text)
 		}
 		*part.number = number
@@ -60,6 +64,8 @@ func (s Size) String() string {
 	switch {
 	case s.ByObject:
 		text += objectsSuffix
+	case s.ByWorkflow:
+		text += workflowsSuffix
 	case s.DrainOnly:
 		text += drainSuffix
 	}
@@ -74,6 +80,8 @@ const (
 	drainSuffix = "/drain"
 	// objectsSuffix follows a size whose nodes are requested by objects.
 	objectsSuffix = "/objects"
+	// workflowsSuffix follows a size whose nodes are requested by workflows.
+	workflowsSuffix = "/workflows"
 	// aloneSuffix follows a size that is measured without comparison.
 	aloneSuffix = "/alone"
 )
@@ -87,6 +95,8 @@ func (s Size) title() string {
 	switch {
 	case s.ByObject:
 		second += ", by objects"
+	case s.ByWorkflow:
+		second += ", by workflows"
 	case s.DrainOnly:
 		second += ", no jobs"
 	}

@@ -101,6 +101,7 @@ func (r Report) groups() [][]line[Result] {
 	return [][]line[Result]{
 		{
 			{"request to Ready, p50 / p99", func(r Result) string { return r.RequestToReady.String() }},
+			{"first maintenance of the namespace to Ready", func(r Result) string { return unlessNone(r.FirstUse, "%.2f s") }},
 			{"release to uncordon, p50 / p99", func(r Result) string { return r.ReleaseToUncordon.String() }},
 			{"slot idle, p50 / p99", func(r Result) string { return r.SlotIdle.String() }},
 			{"slot idle with the loop, p50 / p99", func(r Result) string { return r.LoopSlotIdle.String() }},

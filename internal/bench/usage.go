@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 )
 
 // Usage is the memory and CPU time that a process has used.
@@ -46,6 +48,15 @@ func usageOf(pid int) (Usage, error) {
 		ticks += number
 	}
 	return Usage{PeakMemoryBytes: kilobytes << 10, CPUSeconds: float64(ticks) * clockTick}, nil
+}
+
+// ownCPU returns the CPU time of this process since its start.
+func ownCPU() time.Duration {
+	var used syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &used); err != nil {
+		panic(err) // only invalid arguments fail
+	}
+	return time.Duration(used.Utime.Nano() + used.Stime.Nano())
 }
 
 // since returns the CPU time since before, and the overall peak of memory.
