@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
@@ -61,6 +62,9 @@ func TestAMaintenanceSurvivesAKilledWorker(t *testing.T) {
 		_ = theFleet.Run(context.Background(), io.Discard, "node", "cancel", "killed", "--cluster", spoke.Name)
 	})
 	awaitEviction(t, spoke, slowPod)
+	require.Eventually(t, func() bool { // without a worker, the command knows the state that Temporal lists
+		return strings.Contains(drydock(t, "node", "list", "--cluster", spoke.Name, "-o", "json").out, string(maintenancev1.NodeDraining))
+	}, stateLimit, 200*time.Millisecond)
 	require.NoError(t, theFleet.Worker.Kill())
 	early := drydock(t, "node", "done", "killed", "--cluster", spoke.Name)
 	require.Contains(t, early.err, "killed in cluster spoke-2 is Draining: wait until it is Ready", "the command reads the state without a worker, and does not cancel the maintenance")
