@@ -102,7 +102,11 @@ func (s *server) polls(ctx context.Context, deployment, buildID string) (bool, e
 func (s *server) promote(ctx context.Context, deployment, buildID string) (promotion, error) {
 	of := subject{noun: "worker deployment", name: deployment}
 	handle := s.WorkerDeploymentClient().GetHandle(deployment)
-	before, err := handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: buildID})
+	before, err := handle.Describe(ctx, client.WorkerDeploymentDescribeOptions{})
+	if err != nil {
+		return promotion{}, s.explain("read the versions of", of, err)
+	}
+	_, err = handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: buildID, ConflictToken: before.ConflictToken})
 	if _, refused := errors.AsType[*serviceerror.FailedPrecondition](err); refused {
 		return promotion{}, fmt.Errorf("make version %s of %s %s current: %s", buildID, of.noun, deployment, temporal.PlainText(err.Error()))
 	}
@@ -114,7 +118,7 @@ func (s *server) promote(ctx context.Context, deployment, buildID string) (promo
 		return promotion{}, s.explain("read the versions of", of, err)
 	}
 	done := promotion{Deployment: deployment, Current: buildID, Others: []otherVersion{}}
-	if former := before.PreviousVersion; former != nil && former.BuildID != buildID {
+	if former := before.Info.RoutingConfig.CurrentVersion; former != nil && former.BuildID != buildID {
 		done.Former = former.BuildID
 	}
 	for _, summary := range described.Info.VersionSummaries {
