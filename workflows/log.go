@@ -2,6 +2,7 @@ package workflows
 
 import (
 	"log/slog"
+	"slices"
 	"time"
 
 	historypb "go.temporal.io/api/history/v1"
@@ -105,7 +106,7 @@ type recordingLogger struct {
 }
 
 func (l recordingLogger) record(level slog.Level, message string, fields []any) {
-	l.recorder.lines = append(l.recorder.lines, LogLine{At: workflow.Now(l.ctx), Level: level, Message: message, Fields: fields})
+	l.recorder.lines = append(l.recorder.lines, LogLine{At: workflow.Now(l.ctx), Level: level, Message: message, Fields: slices.Clone(fields)}) // loggers with fields of their own use the array again
 }
 
 func (l recordingLogger) Debug(message string, fields ...any) {

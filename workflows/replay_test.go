@@ -3,6 +3,7 @@ package workflows
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -78,4 +79,25 @@ func TestAHistoryWithADifferentDecisionDoesNotReplay(t *testing.T) {
 		}
 	}
 	t.Fatal("no history in which a node is drained")
+}
+
+// Lines of one logger share their first fields, and no others.
+func TestALineOfTheLogHasItsOwnFields(t *testing.T) {
+	files, err := filepath.Glob("testdata/histories/*/node-failed" + history.Suffix)
+	require.NoError(t, err)
+	runs, err := history.Load(files[0])
+	require.NoError(t, err)
+	changes := 0
+	for _, run := range runs {
+		lines, err := Log(run, client.Options{DataConverter: temporal.DataConverter()})
+		require.NoError(t, err)
+		for _, line := range lines {
+			changed := line.Message == "Node maintenance changed state"
+			require.Equal(t, changed, slices.Contains(line.Fields, any("from")), "%s %v", line.Message, line.Fields)
+			if changed {
+				changes++
+			}
+		}
+	}
+	require.Positive(t, changes)
 }
