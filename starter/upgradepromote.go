@@ -36,7 +36,8 @@ func newUpgradePromote(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade-promote --build-id VERSION",
 		Short: "Give new work to a version of the workers, once they run",
-		Long: `Give new work to a version of the workers: wait until workers with this --build-id poll, and then make it the current version of the worker deployment.
+		Long: `Give new work to a version of the workers, once they run. The command waits until workers with this --build-id poll, and then makes it the current version
+of the worker deployment.
 What is running stays with the version that began it, except for what never ends, such as schedulers and maintenance windows.
 
 To go back, promote the former version again, while its workers run. The exit status is 1 if no worker of the version polls within --timeout: then nothing
