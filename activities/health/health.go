@@ -45,6 +45,9 @@ type AwaitNodeHealthyResult struct {
 	Returned *node.ReturnNodeResult `json:"returned,omitempty"`
 }
 
+// returnTimeout limits the return of a healthy node, so that an API server that hangs then does not cost the result of the health check.
+const returnTimeout = 10 * time.Second
+
 // AwaitNodeHealthy waits until the node is Ready, its DaemonSet pods are ready and every check holds, and then returns the node to service if in.Return says
 // how. If that fails, the cleanup of the maintenance repeats it.
 // Errors: HealthGateFailed (with blockers), NodeGone, InvalidSpec.
@@ -53,7 +56,9 @@ func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 		return AwaitNodeHealthyResult{}, err
 	}
 	returning := node.Activities{Clusters: h.Clusters, Waits: h.Waits}
-	returned, err := returning.ReturnNode(ctx, *in.Return)
+	limited, cancel := context.WithTimeout(ctx, returnTimeout)
+	defer cancel()
+	returned, err := returning.ReturnNode(limited, *in.Return)
 	if err != nil {
 		in.Logger(ctx).Warn("The node is not returned yet", "error", err)
 		return AwaitNodeHealthyResult{}, nil

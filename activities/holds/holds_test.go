@@ -108,11 +108,11 @@ func TestAWorkerWithoutAHubLeavesTheHoldsToOneThatHasAHub(t *testing.T) {
 		workers workers
 		wanted  string
 	}{
-		"another worker has a hub":   {workers{identities: []string{without, with}}, temporal.ErrNoHub},
+		"another worker has a hub":   {workers{identities: []string{without, with}}, temporal.ErrClusterUnreachable},
 		"no worker has a hub":        {workers{identities: []string{without, without}}, temporal.ErrNotFound},
 		"the workers are not known":  {workers{unknown: errors.New("Temporal is down")}, temporal.ErrNoHub},
 		"Temporal has seen no poll":  {workers{}, temporal.ErrNoHub},
-		"workers of another version": {workers{identities: []string{"5443@vm@"}}, temporal.ErrNotFound},
+		"workers of another version": {workers{identities: []string{without, "5443@vm@"}}, temporal.ErrNoHub},
 	} {
 		t.Run(name, func(t *testing.T) {
 			holds := &Activities{Hub: none, Temporal: tt.workers}

@@ -3,10 +3,8 @@ package holds
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	enumspb "go.temporal.io/api/enums/v1"
-	taskqueuepb "go.temporal.io/api/taskqueue/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,7 +26,7 @@ const (
 )
 
 // SaveHolds saves the holds on the hub, so that they outlive the workflow. A later saved state stays.
-// Errors: NoHub if another worker has the hub; NotFound if none has one, or this one has no right to write there; InvalidSpec if the ConfigMap has another
+// Errors: those of hub; NotFound also if this one has no right to write there; InvalidSpec if the ConfigMap has another
 // owner.
 func (h *Activities) SaveHolds(ctx context.Context, state emergency.State) error {
 	hub, err := h.hub(ctx)
@@ -59,7 +57,7 @@ func (h *Activities) SaveHolds(ctx context.Context, state emergency.State) error
 	return activitykit.Explain(hub, "write "+savedHolds, err)
 }
 
-// LoadHolds loads the holds from the hub; the zero state if none are saved. Errors: NoHub if another worker has the hub; NotFound if none has one;
+// LoadHolds loads the holds from the hub; the zero state if none are saved. Errors: those of hub;
 // InvalidSpec if the ConfigMap has another owner or cannot be decoded; ClusterUnreachable if the hub does not answer, or refuses the read.
 func (h *Activities) LoadHolds(ctx context.Context, _ struct{}) (emergency.State, error) {
 	hub, err := h.hub(ctx)
@@ -70,16 +68,23 @@ func (h *Activities) LoadHolds(ctx context.Context, _ struct{}) (emergency.State
 	return state, err
 }
 
-// hub returns the hub of this worker. Temporal knows the workers of the last minutes, and their identities say which of them have a hub.
+// hub returns the hub of this worker. Temporal knows the workers of the last minutes, and their identities say whether they have a hub. Errors:
+// ClusterUnreachable if another worker has one; NotFound if no worker has one; NoHub if that is unknown.
 func (h *Activities) hub(ctx context.Context) (*kube.Cluster, error) {
 	hub, err := h.Hub.Hub(ctx)
 	if temporal.ErrorType(err) != temporal.ErrNoHub {
 		return hub, err
 	}
-	queue, unknown := h.Temporal.DescribeTaskQueue(ctx, temporal.TaskQueue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
-	pollers := queue.GetPollers()
-	others := slices.ContainsFunc(pollers, func(poller *taskqueuepb.PollerInfo) bool { return temporal.HasHub(poller.GetIdentity()) })
-	if unknown != nil || len(pollers) == 0 || others {
+	queue, failed := h.Temporal.DescribeTaskQueue(ctx, temporal.TaskQueue, enumspb.TASK_QUEUE_TYPE_ACTIVITY)
+	unknown := failed != nil || len(queue.GetPollers()) == 0
+	for _, poller := range queue.GetPollers() {
+		has, known := temporal.HasHub(poller.GetIdentity())
+		if has {
+			return nil, temporal.Error(temporal.ErrClusterUnreachable, "the hub: only worker "+poller.GetIdentity()+" has it, and this attempt was not its", err)
+		}
+		unknown = unknown || !known
+	}
+	if unknown {
 		return nil, err
 	}
 	return nil, temporal.Error(temporal.ErrNotFound, "no worker has a hub", err)

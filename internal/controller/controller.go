@@ -113,6 +113,13 @@ func runSession(ctx context.Context, name string, kinds []kind, options Options)
 	session := &session{cluster: cluster, kinds: kinds, options: options, running: map[string]context.CancelFunc{}, off: map[string]string{}, fail: end}
 	defer session.ended.Wait()
 	defer end()
+	session.ended.Go(func() {
+		select {
+		case <-ctx.Done():
+		case <-cluster.Ended():
+			end()
+		}
+	})
 	for ctx.Err() == nil {
 		session.startAndStop(ctx)
 		options.Log.Debug("cluster checked for controllers to start and stop")

@@ -9,6 +9,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
+	sdktemporal "go.temporal.io/sdk/temporal"
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -237,8 +238,9 @@ const endTime = time.Second
 func endsSoon(ctx context.Context, server client.Client, id string) bool {
 	waiting, cancel := context.WithTimeout(ctx, endTime)
 	defer cancel()
-	_ = server.GetWorkflow(waiting, id, "").Get(waiting, nil)
-	return waiting.Err() == nil
+	err := server.GetWorkflow(waiting, id, "").Get(waiting, nil)
+	_, failed := errors.AsType[*sdktemporal.WorkflowExecutionError](err)
+	return err == nil || failed
 }
 
 // endIfGone tells a workflow that its object no longer exists: it lost its finalizer while no worker ran, for example.

@@ -79,7 +79,12 @@ func (c *Cluster) AwaitAlarm(ctx context.Context, kinds []client.Object, alarm <
 	}
 	for {
 		if done, err := check(ctx); done || err != nil {
-			return err
+			select {
+			case <-c.ended: // what it has read may be of another cluster
+				return c.Unreachable(errEnded)
+			default:
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():

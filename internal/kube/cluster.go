@@ -149,6 +149,9 @@ func (c *Cluster) startCache(config *rest.Config, connections *http.Client, sche
 
 func (c *Cluster) close() { c.stop() }
 
+// Ended is closed when the credentials must no longer be used; nil: they do not end.
+func (c *Cluster) Ended() <-chan struct{} { return c.ended }
+
 // watched wraps the transport: an attempt at an activity whose lease is over writes nothing, and none sends anything after the credentials have ended. refused is
 // called when the API server rejects the credentials, and failed when it cannot be reached with them.
 func (c credentials) watched(refused, failed func()) credentials {

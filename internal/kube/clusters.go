@@ -255,6 +255,13 @@ func (c *Clusters) forget(k key) {
 	}
 }
 
+// reopen has the next use open a cluster again. What its name has claimed stays: another cluster must not take it meanwhile.
+func (c *Clusters) reopen(name string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.forget(key{name: name})
+}
+
 // unclaim gives up what a name has claimed, and has the next use open its cluster again.
 func (c *Clusters) unclaim(name string) {
 	c.mu.Lock()
@@ -343,7 +350,11 @@ func (c *Clusters) claim(uid types.UID, name string, ended <-chan struct{}) erro
 		c.unclaimLocked(other)
 	}
 	if other, ok := c.names[uid]; ok && other != name {
-		return temporal.Error(temporal.ErrInvalidSpec, fmt.Sprintf("clusters %s and %s are the same: namespace kube-system has the UID %s in both; keep one of the names",
+		kind := temporal.ErrInvalidSpec
+		if !c.source.names(name) { // objects on the hub change: work waits
+			kind = temporal.ErrClusterUnreachable
+		}
+		return temporal.Error(kind, fmt.Sprintf("clusters %s and %s are the same: namespace kube-system has the UID %s in both; keep one of the names",
 			other, name, uid), errors.New("two names for one cluster"))
 	}
 	c.names[uid] = name

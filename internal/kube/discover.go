@@ -31,9 +31,29 @@ type discovered struct {
 
 // refusal is why objects that name a cluster are not used.
 type refusal struct {
-	reason string
+	// reasons are those of the first objects, and count is the number of all.
+	reasons string
+	count   int
 	// expected: the hub has no credentials for the cluster, which may be on purpose.
 	expected bool
+}
+
+// maxReasons limits the reasons for one name: whoever may write Secrets may write many.
+const maxReasons = 3
+
+func (r refusal) add(cluster discovery.Cluster) refusal {
+	r.expected = cluster.NoCredentials && (r.count == 0 || r.expected)
+	if r.count++; r.count <= maxReasons {
+		r.reasons += cluster.From + " is not used: " + cluster.Problem + "; "
+	}
+	return r
+}
+
+func (r refusal) reason() string {
+	if r.count > maxReasons {
+		return fmt.Sprintf("%s%d more objects of this name are not used; ", r.reasons, r.count-maxReasons)
+	}
+	return r.reasons
 }
 
 // discoveredSource is what one source has given.
@@ -130,8 +150,7 @@ func (c *Clusters) apply(source *discoveredSource, found []discovery.Cluster) {
 			clusters[cluster.Name] = now
 			continue
 		}
-		before := refused[cluster.Name]
-		refused[cluster.Name] = refusal{before.reason + cluster.From + " is not used: " + cluster.Problem + "; ", cluster.NoCredentials}
+		refused[cluster.Name] = refused[cluster.Name].add(cluster)
 	}
 	former, formerlyRefused := d.clusters, d.refused
 	d.clusters, d.refused = clusters, refused
@@ -146,10 +165,11 @@ func (c *Clusters) apply(source *discoveredSource, found []discovery.Cluster) {
 			continue
 		}
 		close(was.ended)
-		c.unclaim(name)
 		if still {
+			c.reopen(name)
 			log.Info("the credentials of a cluster have changed", "cluster", name)
 		} else {
+			c.unclaim(name)
 			log.Warn("a cluster of the hub is gone", "cluster", name)
 		}
 	}
@@ -160,7 +180,7 @@ func (c *Clusters) apply(source *discoveredSource, found []discovery.Cluster) {
 	}
 	for name, why := range refused {
 		if !why.expected && why != formerlyRefused[name] {
-			log.Warn("a cluster of the hub is not used", "cluster", name, "problem", strings.TrimSuffix(why.reason, "; "))
+			log.Warn("a cluster of the hub is not used", "cluster", name, "problem", strings.TrimSuffix(why.reason(), "; "))
 		}
 	}
 }
@@ -181,16 +201,15 @@ func (d *discovered) fail(source *discoveredSource, err error) (worked bool) {
 	return worked
 }
 
-// unread is why not all clusters of the hub are known yet; nil: all have been read once.
+// unread is why not all clusters of the hub are known; nil: all are.
 func (d *discovered) unread() error {
 	for _, source := range d.sources {
-		if source.read {
-			continue
+		switch {
+		case source.failure != nil:
+			return fmt.Errorf("%s cannot be read: %w", source.Name, source.failure)
+		case !source.read:
+			return fmt.Errorf("%s are not read yet", source.Name)
 		}
-		if source.failure != nil {
-			return fmt.Errorf("%s are not read yet: %w", source.Name, source.failure)
-		}
-		return fmt.Errorf("%s are not read yet", source.Name)
 	}
 	return nil
 }
@@ -209,7 +228,7 @@ func (c *Clusters) access(name string) (access, error) {
 	if err := d.unread(); err != nil {
 		return access{}, temporal.Error(temporal.ErrClusterUnreachable, fmt.Sprintf("cluster %s is not known yet: %v", name, err), err)
 	}
-	return access{}, temporal.Error(temporal.ErrClusterUnknown, fmt.Sprintf("cluster %s is not known; %s%s", name, d.refused[name].reason, c.source.hint), nil)
+	return access{}, temporal.Error(temporal.ErrClusterUnknown, fmt.Sprintf("cluster %s is not known; %s%s", name, d.refused[name].reason(), c.source.hint), nil)
 }
 
 // clusterCredentials returns the access to a cluster. Errors: ClusterUnknown, ClusterUnreachable.

@@ -6,9 +6,10 @@ import (
 	"strings"
 )
 
-// What a worker has, at the end of its identity: access to a hub, and controllers for the objects in its clusters.
+// What a worker has, at the end of its identity: access to a hub or not, and controllers for the objects in its clusters.
 const (
 	withHub             = "+hub"
+	withoutHub          = "+nohub"
 	withControllers     = "+controllers"
 	withNodeAnnotations = "+node-annotations"
 )
@@ -22,6 +23,8 @@ func WorkerIdentity(hub, controllers, nodeAnnotations bool) string {
 	identity := fmt.Sprintf("%d@%s", os.Getpid(), host)
 	if hub {
 		identity += withHub
+	} else {
+		identity += withoutHub
 	}
 	if !controllers {
 		return identity
@@ -38,7 +41,11 @@ func HasControllers(identity string) (objects, nodeAnnotations bool) {
 	return nodeAnnotations || strings.HasSuffix(identity, withControllers), nodeAnnotations
 }
 
-// HasHub reports whether the worker of an identity has a hub.
-func HasHub(identity string) bool {
-	return strings.HasSuffix(identity, withHub) || strings.Contains(identity, withHub+withControllers)
+// HasHub reports whether the worker of an identity has a hub. It is unknown of workers of other versions.
+func HasHub(identity string) (has, known bool) {
+	part := func(name string) bool {
+		return strings.HasSuffix(identity, name) || strings.Contains(identity, name+withControllers)
+	}
+	has = part(withHub)
+	return has, has || part(withoutHub)
 }

@@ -19,7 +19,9 @@ func TestTheIdentityOfAWorkerSaysWhatItHas(t *testing.T) {
 			identity := temporal.WorkerIdentity(hub, test.given[0], test.given[1])
 			objects, annotations := temporal.HasControllers(identity)
 			require.Equal(t, test.wanted, [2]bool{objects, annotations}, identity)
-			require.Equal(t, hub, temporal.HasHub(identity), identity)
+			has, known := temporal.HasHub(identity)
+			require.Equal(t, hub, has, identity)
+			require.True(t, known, identity)
 		}
 	}
 	objects, _ := temporal.HasControllers("5443@vm@")

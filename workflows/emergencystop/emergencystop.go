@@ -28,6 +28,8 @@ type Carried struct {
 	// NotLoaded: the earlier holds are not loaded yet. NotSearched: the earlier subscribers are not all found yet.
 	NotLoaded   bool `json:"notLoaded,omitempty"`
 	NotSearched bool `json:"notSearched,omitempty"`
+	// NoHub: no worker has had a hub that could have earlier holds.
+	NoHub bool `json:"noHub,omitempty"`
 }
 
 // Status lists the holds and counts the subscribers, which are rollouts, node maintenances and other workflows.
@@ -62,7 +64,7 @@ func newEmergencyStop(in Input) *emergencyStop {
 	e := &emergencyStop{}
 	if c := in.Carried; c != nil {
 		e.state, e.Workflows = c.State, c.Subscribers
-		e.saved, e.loaded, e.searched = c.Saved, !c.NotLoaded, !c.NotSearched
+		e.saved, e.loaded, e.searched, e.noHub = c.Saved, !c.NotLoaded, !c.NotSearched, c.NoHub
 	}
 	return e
 }
@@ -182,7 +184,7 @@ func (e *emergencyStop) continueAsNew(ctx workflow.Context) error {
 	}
 	kit.HandlePendingSignals(ctx)
 	workflow.GetLogger(ctx).Info("Emergency stop continues as new", "holds", len(e.state.Holds), "subscribers", len(e.Workflows))
-	carried := &Carried{State: e.state, Subscribers: e.Workflows, Saved: e.saved, NotLoaded: !e.loaded, NotSearched: !e.searched}
+	carried := &Carried{State: e.state, Subscribers: e.Workflows, Saved: e.saved, NotLoaded: !e.loaded, NotSearched: !e.searched, NoHub: e.noHub}
 	return workflow.NewContinueAsNewError(ctx, temporal.EmergencyStop, Input{Carried: carried})
 }
 

@@ -25,6 +25,8 @@ type memory struct {
 	saveTrouble string
 	// Background runs loading, searching and saving.
 	kit.Background
+	// noHub: no worker had a hub that could have earlier holds. They are looked for again, and before a state is saved.
+	noHub bool
 	// early are requests that arrived before the earlier holds were known.
 	early []emergency.Request
 }
@@ -39,6 +41,9 @@ func (e *emergencyStop) startMemory(ctx workflow.Context) {
 	if !e.loaded {
 		e.Go(ctx, "load holds", e.load)
 		e.Go(ctx, "hold everything if loading takes too long", e.holdIfUnknown)
+	}
+	if e.noHub {
+		e.Go(ctx, "look for a hub again", e.awaitHub)
 	}
 	if !e.searched {
 		e.Go(ctx, "find subscribers", e.search)
@@ -100,7 +105,8 @@ func (e *emergencyStop) load(ctx workflow.Context) {
 	case temporal.ErrorType(err) == temporal.ErrNotFound: // there is no hub that could have saved any
 		workflow.GetLogger(ctx).Info("No earlier holds loaded, because there is no hub", "message", temporal.ErrorMessage(err))
 		state = state.Load(emergency.State{})
-		e.Go(ctx, "look for a hub again", e.loadFromLateHub)
+		e.noHub = true
+		e.Go(ctx, "look for a hub again", e.awaitHub)
 	default:
 		state = state.HoldUnknown(temporal.ErrorMessage(err), workflow.Now(ctx))
 	}
@@ -111,15 +117,29 @@ func (e *emergencyStop) load(ctx workflow.Context) {
 	e.setState(ctx, state)
 }
 
-// loadFromLateHub adds the holds of a hub that no worker had at first: workers may start in any order.
-func (e *emergencyStop) loadFromLateHub(ctx workflow.Context) {
-	options := workflow.TimerOptions{Summary: "second look for a hub"}
-	if workflow.NewTimerWithOptions(ctx, kit.ListAgainAfter, options).Get(ctx, nil) != nil {
-		return
+// lastLook is the longest pause between looks for a hub that no worker had. There are seven looks.
+const lastLook = time.Hour
+
+// awaitHub looks for a hub that no worker had at first: workers may start in any order.
+func (e *emergencyStop) awaitHub(ctx workflow.Context) {
+	options := workflow.TimerOptions{Summary: "next look for a hub"}
+	for pause := kit.ListAgainAfter; pause <= lastLook && e.noHub; pause *= 2 {
+		if workflow.NewTimerWithOptions(ctx, pause, options).Get(ctx, nil) != nil {
+			return
+		}
+		e.lookForHub(ctx)
 	}
+}
+
+// lookForHub adds the holds of a hub that no worker had before.
+func (e *emergencyStop) lookForHub(ctx workflow.Context) {
 	var hub *holds.Activities
 	var before emergency.State
-	if e.retrier(func(string) {}).Run(ctx, "load earlier holds", hub.LoadHolds, struct{}{}, &before) == nil && len(before.Holds) > 0 {
+	if !e.noHub || e.retrier(func(string) {}).Run(ctx, "load earlier holds", hub.LoadHolds, struct{}{}, &before) != nil || !e.noHub {
+		return
+	}
+	e.noHub = false
+	if len(before.Holds) > 0 {
 		workflow.GetLogger(ctx).Info("Earlier holds loaded", "holds", len(before.Holds))
 		e.setState(ctx, e.state.Load(before))
 	}
@@ -167,6 +187,10 @@ func (e *emergencyStop) save(ctx workflow.Context) {
 	}
 	for {
 		if workflow.Await(ctx, func() bool { return e.loaded && e.saved != e.state.Number && !e.mustContinueAsNew(ctx) }) != nil {
+			return
+		}
+		e.lookForHub(ctx) // the state must not replace holds that are not loaded
+		if ctx.Err() != nil {
 			return
 		}
 		state := e.state

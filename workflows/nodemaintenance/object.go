@@ -51,7 +51,7 @@ func (m *nodeMaintenance) followSource(ctx workflow.Context, found *objects.Requ
 	}
 	if requests.Unwanted(*found) {
 		m.record.publisher.Close()
-		m.cancelFor(temporal.SignalRequest{Reason: "the NodeMaintenance no longer requests it"})
+		m.cancelForAll(temporal.SignalRequest{Reason: "the NodeMaintenance no longer requests it"})
 		return ctx.Err()
 	}
 	m.record.publisher.Open()

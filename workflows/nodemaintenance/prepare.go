@@ -7,6 +7,7 @@ import (
 
 	"drydock.dev/drydock/activities/node"
 	"drydock.dev/drydock/activities/requests"
+	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/sweeper"
@@ -29,6 +30,9 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	}
 	m.in.TaskQueue = accepted.TaskQueue
 	m.holds.Receive(accepted.Holds)
+	if accepted.Unwanted() {
+		m.state.Node.Marked = Maybe // an attempt without an answer may have marked it
+	}
 	if err := m.followSource(ctx, accepted.Request); err != nil {
 		return err
 	}
@@ -54,10 +58,13 @@ func (m *nodeMaintenance) accept(ctx workflow.Context) (accepted requests.Accept
 	}
 	err = m.hubRetrier().Run(ctx, "accept the request for "+m.node.Node, m.requests.AcceptMaintenance, in, &accepted)
 	if lends {
-		m.slots.TakeBack(err != nil || accepted.SlotsRequested)
+		m.slots.TakeBack(err != nil || accepted.Planned == nil || accepted.SlotsRequested)
 	}
-	if err != nil || accepted.Unwanted() {
-		m.slots.MarkReturned(m.in.Object.Name) // the scheduler does not have it, or finds that its owner is closed
+	switch {
+	case err != nil && ctx.Err() != nil: // an attempt without an answer may have requested it
+		m.slots.Release(m.in.Object.Name, scheduling.Release{})
+	case err != nil, accepted.Planned == nil: // no slot before the node is marked; a grant of an earlier attempt is given back when it arrives
+		m.slots.MarkReturned(m.in.Object.Name)
 	}
 	return accepted, err
 }

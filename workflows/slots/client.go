@@ -31,8 +31,9 @@ type Client struct {
 	nodesGone []scheduling.Slot
 	// changed is called after a response.
 	changed func()
-	// unsent: the set has changed or must be sent again. sending: a message is in progress. lent: an activity of the owner delivers the set.
-	unsent, sending, lent bool
+	// unsent: the set has changed or must be sent again. sending: a message is in progress. lent: an activity of the owner delivers the set, and meanwhile it is
+	// only sent to a scheduler that has asked: it grants nothing before all owners have answered.
+	unsent, sending, lent, asked bool
 	// resend is the timer for the next resend; nil: it is not set. resendAfter is its duration.
 	resend      workflow.Future
 	resendAfter time.Duration
@@ -70,8 +71,8 @@ func (c *Client) Listen(ctx workflow.Context, changed func()) {
 	c.changed = changed
 	kit.OnSignal(ctx, temporal.SignalSlotResponse, "Which slots are granted, and why the other requests wait.", c.handleResponse)
 	kit.OnSignal(ctx, temporal.SignalResync, "A scheduler that has just started asks for all requests and slots.", func(resync scheduling.Resync) {
-		if c.accepts(resync.Scheduler) && !c.lent { // an activity is delivering the set; a scheduler that misses it asks again
-			c.unsent = true
+		if c.accepts(resync.Scheduler) {
+			c.unsent, c.asked = true, true
 			changed()
 		}
 	})
@@ -206,7 +207,7 @@ func (c *Client) Waiting() (count int) {
 // Run sends the set after each change, one message at a time, until ctx is cancelled.
 func (c *Client) Run(ctx workflow.Context) {
 	for c.awaitUnsent(ctx) == nil {
-		c.unsent, c.sending = false, true
+		c.unsent, c.asked, c.sending = false, false, true
 		c.send(ctx)
 		c.sending = false
 	}
@@ -216,7 +217,7 @@ func (c *Client) Run(ctx workflow.Context) {
 func (c *Client) awaitUnsent(ctx workflow.Context) error {
 	for {
 		err := workflow.Await(ctx, func() bool {
-			return !c.lent && (c.unsent || c.AnyWaiting() && c.resend == nil || c.resend != nil && c.resend.IsReady())
+			return (!c.lent || c.asked) && (c.unsent || c.AnyWaiting() && c.resend == nil || c.resend != nil && c.resend.IsReady())
 		})
 		switch {
 		case err != nil || c.unsent:
@@ -235,15 +236,15 @@ func (c *Client) awaitUnsent(ctx workflow.Context) error {
 	}
 }
 
-// Lend returns the set for an activity that delivers it together with other work. Until TakeBack nothing else is sent.
+// Lend returns the set for an activity that delivers it together with other work. Until TakeBack it is only sent to a scheduler that asks.
 func (c *Client) Lend() scheduling.SlotRequests {
-	c.unsent, c.sending, c.lent = false, true, true
+	c.unsent, c.lent = false, true
 	return c.nextSet()
 }
 
 // TakeBack ends the loan of the set. One that was not delivered is sent.
 func (c *Client) TakeBack(delivered bool) {
-	c.unsent, c.sending, c.lent = c.unsent || !delivered, false, false
+	c.unsent, c.lent = c.unsent || !delivered, false
 }
 
 // send sends the set to the scheduler.
@@ -290,7 +291,7 @@ func (c *Client) explain(ctx workflow.Context, reason, message string) {
 }
 
 // Settled reports whether the scheduler has the current set.
-func (c *Client) Settled() bool { return !c.unsent && !c.sending }
+func (c *Client) Settled() bool { return !c.unsent && !c.sending && !c.lent }
 
 // Settle waits until the scheduler has the current set.
 func (c *Client) Settle(ctx workflow.Context) error {
