@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/url"
 	"os"
@@ -34,9 +35,12 @@ func newBackupCommand() *cobra.Command {
   drydock-standalone backup --data ~/drydock --to drydock-backup.db
 
   # of a pod
-  kubectl -n drydock-system exec drydock-0 -- /drydock-standalone backup --data /data --to /data/backup.db`,
+  kubectl -n drydock-system exec drydock-0 -- /drydock-standalone backup --data /data --to - > drydock-backup.db`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if to == "-" {
+				return backUpTo(cmd.Context(), data, cmd.OutOrStdout())
+			}
 			if err := backUp(cmd.Context(), filepath.Join(data, databaseFile), to); err != nil {
 				return fmt.Errorf("back up %s: %w", data, err)
 			}
@@ -45,7 +49,7 @@ func newBackupCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringVar(&data, "data", "", "directory of the database (required)")
-	cmd.Flags().StringVar(&to, "to", "", "the backup, which must not exist (required)")
+	cmd.Flags().StringVar(&to, "to", "", "the backup, which must not exist, or - for standard output (required)")
 	requireFlags(cmd, "data", "to")
 	return cmd
 }
@@ -106,6 +110,22 @@ func backUp(ctx context.Context, database, to string) error {
 	return place(unfinished, to)
 }
 
+// backUpTo writes a backup to a stream.
+func backUpTo(ctx context.Context, data string, to io.Writer) error {
+	temporary := filepath.Join(data, "backup-in-progress.db")
+	defer func() { _ = remove(temporary) }()
+	if err := errors.Join(remove(temporary), backUp(ctx, filepath.Join(data, databaseFile), temporary)); err != nil {
+		return fmt.Errorf("back up %s: %w", data, err)
+	}
+	file, err := os.Open(temporary)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	_, err = io.Copy(to, file)
+	return err
+}
+
 // restore replaces the database of a directory by a backup, and returns the name that the database got that was there. If it is killed, the database is the
 // old one or the backup.
 func restore(ctx context.Context, from, data string) (before string, err error) {
@@ -120,7 +140,14 @@ func restore(ctx context.Context, from, data string) (before string, err error) 
 	if err := check(ctx, unfinished); err != nil {
 		return "", errors.Join(fmt.Errorf("--from: %w", err), remove(unfinished))
 	}
-	if _, err := os.Stat(database); err == nil {
+	switch _, err := os.Stat(database); {
+	case errors.Is(err, os.ErrNotExist): // the journal of a database that was moved away would damage the restored one
+		if err := errors.Join(remove(database+"-wal"), remove(database+"-shm")); err != nil {
+			return "", err
+		}
+	case err != nil:
+		return "", err
+	default:
 		if err := closeJournal(ctx, database); err != nil {
 			return "", fmt.Errorf("the database that is there: %w; move it away, with the files %s-wal and %s-shm", err, databaseFile, databaseFile)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"os"
 	"os/exec"
 	"os/user"
@@ -107,9 +108,9 @@ func (p *postgreSQL) accepts(ctx context.Context) error {
 // databases are those of Temporal, with the directories of their schemas.
 var databases = map[string]string{"temporal": "postgresql/v12/temporal", "temporal_visibility": "postgresql/v12/visibility"}
 
-// BackUp writes dumps of the databases to a directory, while Temporal runs.
+// BackUp writes dumps of the databases to a directory, while Temporal runs: that of visibility last, so that it misses no workflow.
 func (t *Temporal) BackUp(ctx context.Context, dir string) error {
-	for database := range databases {
+	for _, database := range slices.Sorted(maps.Keys(databases)) {
 		if err := t.postgres.run(ctx, "pg_dump", "-Fc", "-f", filepath.Join(dir, database+".dump"), database); err != nil {
 			return err
 		}

@@ -292,7 +292,7 @@ discovery:
 		assert.NoError(c, err)
 		_, err = clusters.Cluster(t.Context(), "closed")
 		assert.Equal(c, temporal.ErrClusterUnreachable, temporal.ErrorType(err))
-		assert.ErrorContains(c, err, `Secrets in namespace hidden are not read yet: cluster hub: its API server forbids the request`)
+		assert.ErrorContains(c, err, `Secrets in namespace hidden cannot be read: cluster hub: its API server forbids the request`)
 	}, patience, 20*time.Millisecond)
 }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"strings"
 
-	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	"go.temporal.io/sdk/client"
 
@@ -47,18 +46,25 @@ func Hold(ctx context.Context, server client.Client, request emergency.Request) 
 	// Its first state has a later number than this one, because that is the time when it runs.
 	since := started.GetWorkflowExecutionInfo().GetStartTime().AsTime()
 	held, _ := emergency.Initial(since).Hold(request, since)
-	query := fmt.Sprintf("WorkflowType IN ('%s') AND ExecutionStatus = '%s'", strings.Join(holdable(), "', '"), enumspb.WORKFLOW_EXECUTION_STATUS_RUNNING)
-	running, err := observe.Executions(ctx, server, query, 0)
+	// Also those that have ended: the database of visibility may have been saved later, and have seen the end of what runs again.
+	query := fmt.Sprintf("WorkflowType IN ('%s')", strings.Join(holdable(), "', '"))
+	workflows, err := observe.Executions(ctx, server, query, 0)
 	if err != nil {
-		return 0, fmt.Errorf("find the running workflows: %w", err)
+		return 0, fmt.Errorf("find the workflows: %w", err)
 	}
-	for _, execution := range running {
-		err := server.SignalWorkflow(ctx, execution.GetExecution().GetWorkflowId(), "", temporal.SignalHeld, held)
+	signalled := map[string]bool{}
+	for _, execution := range workflows {
+		id := execution.GetExecution().GetWorkflowId()
+		if signalled[id] {
+			continue
+		}
+		signalled[id] = true
+		err := server.SignalWorkflow(ctx, id, "", temporal.SignalHeld, held)
 		if _, closed := errors.AsType[*serviceerror.NotFound](err); closed {
 			continue
 		}
 		if err != nil {
-			return notified, fmt.Errorf("hold workflow %s: %w", execution.GetExecution().GetWorkflowId(), err)
+			return notified, fmt.Errorf("hold workflow %s: %w", id, err)
 		}
 		notified++
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/google/uuid"
@@ -52,6 +53,9 @@ func To(exporter sdktrace.SpanExporter, of *resource.Resource) *Traces {
 
 // newExporter returns the exporter of the protocol that the environment names. Each reads the address, the headers and the certificates from the environment.
 func newExporter(ctx context.Context) (*otlptrace.Exporter, error) {
+	if sampler := os.Getenv("OTEL_TRACES_SAMPLER"); strings.Contains(sampler, "ratio") { // it needs random trace IDs
+		return nil, fmt.Errorf("OTEL_TRACES_SAMPLER: %q is not supported, because the trace ID is the run ID: let the collector sample", sampler)
+	}
 	protocol := cmp.Or(os.Getenv("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL"), os.Getenv("OTEL_EXPORTER_OTLP_PROTOCOL"), "http/protobuf")
 	switch protocol {
 	case "grpc":

@@ -1,6 +1,7 @@
 package tracing
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -130,7 +131,7 @@ func (a *activitySpan) ExecuteActivity(ctx context.Context, in *interceptor.Exec
 	return result, err
 }
 
-// end ends a span. That a run continues as new, or that work was cancelled, is no error.
+// end ends a span. It has the type of an error and not its message, which may have what the encryption of payloads keeps from Temporal. That a run continues as new, or that work was cancelled, is no error.
 func end(span trace.Span, err error, options ...trace.SpanEndOption) {
 	var next *workflow.ContinueAsNewError
 	switch {
@@ -140,7 +141,7 @@ func end(span trace.Span, err error, options ...trace.SpanEndOption) {
 	case sdktemporal.IsCanceledError(err), errors.Is(err, context.Canceled):
 		span.SetAttributes(attribute.Bool("temporal.cancelled", true))
 	default:
-		span.SetStatus(codes.Error, err.Error())
+		span.SetStatus(codes.Error, cmp.Or(temporal.ErrorType(err), "error"))
 	}
 	span.End(options...)
 }

@@ -56,10 +56,8 @@ func (c *Collector) Run(ctx context.Context) {
 
 // read replaces the metrics.
 func (c *Collector) read(ctx context.Context) {
-	limited, cancel := context.WithTimeout(ctx, timeLimit)
-	defer cancel()
 	r := &reading{server: c.server, now: time.Now(), since: c.since}
-	err := r.all(limited)
+	err := r.all(ctx, timeLimit)
 	switch {
 	case ctx.Err() != nil:
 		return

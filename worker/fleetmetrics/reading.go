@@ -82,33 +82,46 @@ type reading struct {
 	count      map[wait]int
 	oldest     map[wait]time.Time
 	unanswered int
-	queries    errgroup.Group
+	// queries are made after all lists, which they would hold up.
+	queries []func(context.Context) error
 }
 
-// all reads everything. It fails if Temporal cannot list workflows.
-func (r *reading) all(ctx context.Context) error {
+// all reads everything: first lists, and then queries, each within a limit. It fails if Temporal cannot list workflows. Workflows that are not queried in time
+// are left out.
+func (r *reading) all(ctx context.Context, limit time.Duration) error {
 	r.waiting, r.count, r.oldest = map[waiting]time.Time{}, map[wait]int{}, map[wait]time.Time{}
-	r.queries.SetLimit(atOnce)
+	listing, listed := context.WithTimeout(ctx, limit)
+	defer listed()
 	clusters := map[string]bool{}
-	err := errors.Join(r.rollouts(ctx), r.maintenances(ctx, clusters), r.clusters(ctx, clusters), r.windows(ctx), r.sweepers(ctx))
-	for cluster := range clusters {
-		r.scheduler(ctx, cluster)
+	err := errors.Join(r.rollouts(listing), r.maintenances(listing, clusters), r.clusters(listing, clusters), r.windows(listing), r.sweepers(listing))
+	if err != nil {
+		return err
 	}
-	_ = r.queries.Wait() // queries count their failures
+	for cluster := range clusters {
+		r.scheduler(cluster)
+	}
+	querying, queried := context.WithTimeout(ctx, limit)
+	defer queried()
+	var group errgroup.Group
+	group.SetLimit(atOnce)
+	for _, query := range r.queries {
+		group.Go(func() error { return query(querying) })
+	}
+	_ = group.Wait() // queries count their failures
 	for of, count := range r.count {
 		labels := []string{of.kind, of.reason, fmt.Sprint(of.blocked)}
 		r.add(waits, float64(count), labels...)
 		r.addTime(oldestWait, r.oldest[of], labels...)
 	}
 	r.add(unanswered, float64(r.unanswered))
-	return err
+	return nil
 }
 
 func (r *reading) rollouts(ctx context.Context) error {
 	rows, err := r.work(ctx, temporal.ClusterGroupUpgrade)
 	r.states(rolloutsByState, rows)
 	for _, row := range running(rows) {
-		query(ctx, r, row.WorkflowID, func(status ranv1.ClusterGroupUpgradeStatus) {
+		query(r, row.WorkflowID, func(status ranv1.ClusterGroupUpgradeStatus) {
 			name := row.Namespace + "/" + row.Name
 			r.addTime(batchStart, timeOf(status.Status.CurrentBatchStartedAt), name)
 			r.addTime(rolloutDeadline, timeOf(status.Status.Deadline), name)
@@ -129,7 +142,7 @@ func (r *reading) maintenances(ctx context.Context, clusters map[string]bool) er
 		if since, known := r.since[key]; known {
 			r.waitsSince(key, since)
 		} else if row.Reason != "" {
-			query(ctx, r, row.WorkflowID, func(status maintenancev1.NodeMaintenanceStatus) {
+			query(r, row.WorkflowID, func(status maintenancev1.NodeMaintenanceStatus) {
 				if status.Wait != nil {
 					r.waitsSince(waiting{row.RunID, status.Wait.Reason}, status.Wait.Since.Time)
 				}
@@ -169,8 +182,8 @@ func (r *reading) clusters(ctx context.Context, clusters map[string]bool) error 
 	return err
 }
 
-func (r *reading) scheduler(ctx context.Context, cluster string) {
-	query(ctx, r, temporal.MaintenanceSchedulerID(cluster), func(status slots.SchedulerStatus) {
+func (r *reading) scheduler(cluster string) {
+	query(r, temporal.MaintenanceSchedulerID(cluster), func(status slots.SchedulerStatus) {
 		used, queued := 0, 0
 		for _, entry := range status.Queue {
 			if entry.Rank == 0 {
@@ -193,7 +206,7 @@ func (r *reading) scheduler(ctx context.Context, cluster string) {
 func (r *reading) windows(ctx context.Context) error {
 	rows, err := r.rows(ctx, observe.WorkflowsOf(temporal.MaintenanceWindow, true))
 	for _, row := range rows {
-		query(ctx, r, row.WorkflowID, func(status windows.Status) {
+		query(r, row.WorkflowID, func(status windows.Status) {
 			if opening := status.At(r.now).Opening; opening != nil {
 				r.addTime(windowEnd, opening.End, row.Namespace+"/"+row.Name)
 			}
@@ -209,7 +222,7 @@ func (r *reading) sweepers(ctx context.Context) error {
 		if row.Phase == string(sweeper.Resting) {
 			continue
 		}
-		query(ctx, r, row.WorkflowID, func(status sweeper.Status) {
+		query(r, row.WorkflowID, func(status sweeper.Status) {
 			count := map[sweeper.FindingState]int{sweeper.FindingInProgress: 0, sweeper.FindingFailed: 0, sweeper.FindingUnknownOwner: status.MoreUnknownOwners}
 			for _, finding := range status.Findings {
 				if !finding.State.Settled() {
@@ -245,11 +258,15 @@ func (r *reading) work(ctx context.Context, workflow string) ([]observe.Row, err
 	return rows, err
 }
 
+// rows returns the newest run that a query finds of each workflow. Visibility may list a run as running beside the one that it continued as.
 func (r *reading) rows(ctx context.Context, query string) ([]observe.Row, error) {
 	executions, err := observe.Executions(ctx, r.server, query, listed)
-	rows := make([]observe.Row, 0, len(executions))
+	rows, seen := make([]observe.Row, 0, len(executions)), map[string]bool{}
 	for _, execution := range executions {
-		rows = append(rows, observe.NewRow(execution))
+		if row := observe.NewRow(execution); !seen[row.WorkflowID] {
+			seen[row.WorkflowID] = true
+			rows = append(rows, row)
+		}
 	}
 	return rows, err
 }
@@ -278,13 +295,16 @@ func (r *reading) states(description *prometheus.Desc, rows []observe.Row) {
 	}
 }
 
-// query queries the status of a workflow at the same time as others.
-func query[S any](ctx context.Context, r *reading, workflowID string, answered func(S), args ...any) {
-	r.queries.Go(func() error {
+// query queries the status of a workflow after the lists, at the same time as others.
+func query[S any](r *reading, workflowID string, answered func(S), args ...any) {
+	r.queries = append(r.queries, func(ctx context.Context) error {
 		var status S
 		err := observe.Status(ctx, r.server, workflowID, "", &status, args...)
 		if _, gone := errors.AsType[*serviceerror.NotFound](err); gone {
 			return nil
+		}
+		if ctx.Err() != nil {
+			return nil // the time is over
 		}
 		if err != nil {
 			r.mu.Lock()
