@@ -38,7 +38,7 @@ type refusal struct {
 	expected bool
 }
 
-// maxReasons limits the reasons for one name: whoever may write Secrets may write many.
+// maxReasons limits the reasons for one name: a person who may write Secrets may write many.
 const maxReasons = 3
 
 func (r refusal) add(cluster discovery.Cluster) refusal {

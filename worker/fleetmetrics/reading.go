@@ -304,7 +304,7 @@ func query[S any](r *reading, workflowID string, answered func(S), args ...any) 
 			return nil
 		}
 		if ctx.Err() != nil {
-			return nil // the time is over
+			return nil // the limit has passed
 		}
 		if err != nil {
 			r.mu.Lock()

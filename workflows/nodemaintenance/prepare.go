@@ -63,7 +63,7 @@ func (m *nodeMaintenance) accept(ctx workflow.Context) (accepted requests.Accept
 	switch {
 	case err != nil && ctx.Err() != nil: // an attempt without an answer may have requested it
 		m.slots.Release(m.in.Object.Name, scheduling.Release{})
-	case err != nil, accepted.Planned == nil: // no slot before the node is marked; a grant of an earlier attempt is given back when it arrives
+	case err != nil, accepted.Planned == nil: // no slot before the node is marked; a grant of an earlier attempt is released when it arrives
 		m.slots.MarkReturned(m.in.Object.Name)
 	}
 	return accepted, err
