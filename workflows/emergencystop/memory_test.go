@@ -193,6 +193,26 @@ func TestWithoutAHubThereIsNothingToWaitFor(t *testing.T) {
 	require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(w.CarriedOver(emergencystop.Input{}).State), "a worker with the hub has started since")
 }
 
+// A worker with the hub has started since the first look. What it has saved is loaded before it is replaced.
+func TestAHoldDoesNotReplaceEarlierOnesThatAreNotLoaded(t *testing.T) {
+	w := workflowtest.NewEmergencyStopWorld(t)
+	w.WasTerminated()
+	w.Fail["LoadHolds"] = func(call int) error {
+		if call == 1 {
+			return temporal.Error(temporal.ErrNotFound, "no worker has a hub", nil)
+		}
+		return nil
+	}
+	w.At(30, func() { w.Update(temporal.UpdateHold, emergency.Request{Clusters: []string{"c2"}}) })
+	w.ContinueAsNewAt(40)
+	carried := w.CarriedOver(emergencystop.Input{})
+	require.False(t, carried.NoHub)
+	for _, saved := range w.Inputs["SaveHolds"] {
+		require.Equal(t, []string{"cluster/c1", "cluster/c2"}, workflowtest.Scopes(saved.(emergency.State)))
+	}
+	require.NotEmpty(t, w.Inputs["SaveHolds"])
+}
+
 // Some workers know the hub.
 func TestAWorkerWithoutAHubDoesNotLoseTheEarlierHolds(t *testing.T) {
 	w := workflowtest.NewEmergencyStopWorld(t)

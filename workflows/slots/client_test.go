@@ -160,3 +160,25 @@ func TestAWaitingOwnerResendsItsRequestsWithBackoff(t *testing.T) {
 	owning(w, steps...)
 	require.Equal(t, []int{2, 3, 3, 4, 4, 4, 4, 5, 5, 5, 5, 5, 5, 5, 5, 6, 6, 6, 6, 6}, sent, "each minute; resent after 30 s, 90 s, 210 s, 450 s, 930 s")
 }
+
+// A new scheduler grants nothing before all owners have answered it, so that one that is being accepted must answer, too.
+func TestALentSetIsSentToASchedulerThatAsks(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.RegisterDelayedCallback(func() {
+		require.Empty(t, w.Scheduler.Sets, "an activity delivers it")
+		w.SignalWorkflow(temporal.SignalResync, scheduling.Resync{Scheduler: time.Unix(5, 0)})
+	}, 90*time.Second)
+	owning(w,
+		func(c *slots.Client) {
+			requestFor(c, "a")
+			c.Lend()
+		},
+		func(*slots.Client) {},
+		func(c *slots.Client) {
+			require.Equal(t, "a", w.Scheduler.LastSet().Slots[0].Name)
+			require.False(t, c.Settled())
+			c.TakeBack(true)
+			require.True(t, c.Settled())
+		},
+	)
+}
