@@ -27,7 +27,7 @@ import (
 // the volumes. Only its ports are others.
 func TestTheChartWithoutAValueWorks(t *testing.T) {
 	_, spoke := clusters(t)
-	s := &standalone{t: t, ended: make(chan error, 1), logs: &devstacktest.Buffer{}, temporal: free(t), webUI: free(t), page: free(t), health: free(t)}
+	s := &standalone{t: t, ended: make(chan error, 1), logs: &devstacktest.Buffer{}, temporal: devstacktest.FreeAddress(t), webUI: devstacktest.FreeAddress(t), page: devstacktest.FreeAddress(t), health: devstacktest.FreeAddress(t)}
 	scheme, err := kube.NewScheme()
 	require.NoError(t, err)
 	objects, err := kubeclient.New(spoke.Config, kubeclient.Options{Scheme: scheme})

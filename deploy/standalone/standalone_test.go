@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -71,7 +70,7 @@ type standalone struct {
 // start starts the program with a hub and a spoke, on ports that are free now.
 func start(t *testing.T, data, kubeconfig string, args ...string) *standalone {
 	t.Helper()
-	s := &standalone{t: t, logs: &devstacktest.Buffer{}, ended: make(chan error, 1), temporal: free(t), webUI: free(t), page: free(t), health: free(t)}
+	s := &standalone{t: t, logs: &devstacktest.Buffer{}, ended: make(chan error, 1), temporal: devstacktest.FreeAddress(t), webUI: devstacktest.FreeAddress(t), page: devstacktest.FreeAddress(t), health: devstacktest.FreeAddress(t)}
 	s.command = exec.Command(program, append([]string{
 		"--data", data, "--kubeconfig", kubeconfig, "--hub-context", "hub", "--contexts", "spoke-1",
 		"--temporal-address", s.temporal, "--web-ui-address", s.webUI, "--page-address", s.page, "--health-address", s.health,
@@ -93,14 +92,6 @@ func (s *standalone) run() {
 			s.t.Log(s.logs.String())
 		}
 	})
-}
-
-func free(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
 }
 
 // awaitReady waits until the worker works.
@@ -391,7 +382,7 @@ func TestAddressesThatAreNoneAreNamed(t *testing.T) {
 	for _, flag := range []string{"--temporal-address", "--web-ui-address"} {
 		for _, address := range []string{"localhost", "localhost:7233", "127.0.0.1:0", "127.0.0.1:x"} {
 			cmd := newCommand()
-			cmd.SetArgs([]string{"--data", t.TempDir(), "--contexts", "spoke-1", "--temporal-address", free(t), flag, address})
+			cmd.SetArgs([]string{"--data", t.TempDir(), "--contexts", "spoke-1", "--temporal-address", devstacktest.FreeAddress(t), flag, address})
 			cmd.SetErr(&bytes.Buffer{})
 			require.ErrorContains(t, cmd.ExecuteContext(context.Background()), flag+": ", address)
 		}

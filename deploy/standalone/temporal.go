@@ -53,6 +53,14 @@ func startTemporal(database, address, webUI string, log *slog.Logger) (*temporal
 	if err != nil {
 		return nil, err
 	}
+	// The server itself does not fail if it cannot listen.
+	listener, err := net.Listen("tcp", address)
+	if err == nil {
+		err = listener.Close()
+	}
+	if err != nil {
+		return nil, fmt.Errorf("--temporal-address: %w", err)
+	}
 	settings, err := serverConfig(database, host, port)
 	if err != nil {
 		return nil, err
@@ -234,15 +242,20 @@ func ownNames(echo.Context) runtime.ServeMuxOption {
 	})
 }
 
+// startLimit is how long Temporal may take to answer after its start.
+const startLimit = 2 * time.Minute
+
 // prepare sets how long closed workflows are kept, registers the search attributes, and holds what was restored from a backup.
 func (s *temporalServer) prepare(ctx context.Context, data string, log *slog.Logger) error {
 	options, err := temporal.Connection{Address: s.address, Namespace: namespace, ConfigFile: os.DevNull}.Options(nil, nil)
 	if err != nil {
 		return err
 	}
+	ctx, cancel := context.WithTimeout(ctx, startLimit)
+	defer cancel()
 	client, err := temporal.Dial(ctx, options)
 	if err != nil {
-		return err
+		return fmt.Errorf("Temporal does not answer after its start, see its log: %w", err)
 	}
 	defer client.Close()
 	if _, err := client.WorkflowService().UpdateNamespace(ctx, &workflowservice.UpdateNamespaceRequest{

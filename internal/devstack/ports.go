@@ -41,6 +41,13 @@ func (p *ports) reserve() (int, error) {
 	return 0, fmt.Errorf("no free port between %d and %d on the loopback interface", firstPort, lastPort)
 }
 
+// ReservePort reserves a free port of the loopback interface for a server outside a stack, until it is released.
+func ReservePort() (port int, release func() error, err error) {
+	p := &ports{}
+	port, err = p.reserve()
+	return port, p.release, err
+}
+
 // reserveMany reserves n free TCP ports.
 func (p *ports) reserveMany(n int) ([]int, error) {
 	reserved := make([]int, n)

@@ -3,7 +3,6 @@ package installtest
 
 import (
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"testing"
@@ -57,7 +56,7 @@ func TestARolloutFinishesOnAnInstallation(t *testing.T) {
 	}
 	_, err = hub.Client.CoreV1().Secrets(kube.SystemNamespace).Create(t.Context(), clusters, metav1.CreateOptions{})
 	require.NoError(t, err)
-	worker, page, spokeWorker := freeAddress(t), freeAddress(t), freeAddress(t)
+	worker, page, spokeWorker := devstacktest.FreeAddress(t), devstacktest.FreeAddress(t), devstacktest.FreeAddress(t)
 	onHub := site.install(hub, map[string]any{
 		"clusters":   map[string]any{"secret": "drydock-clusters"},
 		"worker":     map[string]any{"extraArgs": []string{"--health-address=" + worker}},
@@ -151,12 +150,4 @@ func (s site) cli(args ...string) string {
 	output, err := run.CombinedOutput()
 	require.NoError(s, err, "%s", output)
 	return string(output)
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer listener.Close()
-	return listener.Addr().String()
 }

@@ -73,3 +73,12 @@ func Namespace(t testing.TB, cluster *devstack.Cluster) string {
 	require.NoError(t, err)
 	return namespace.Name
 }
+
+// FreeAddress reserves an address of the loopback interface until the end of the test.
+func FreeAddress(t testing.TB) string {
+	t.Helper()
+	port, release, err := devstack.ReservePort()
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = release() })
+	return fmt.Sprintf("127.0.0.1:%d", port)
+}
