@@ -69,7 +69,7 @@ CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/har
 .PHONY: test
 test: servers build chromium containerd alertmanager prometheus supply-chain helm ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
-	@$(MAKE) --no-print-directory --keep-going -j5 test-shared test-alone test-concurrent test-others test-standalone
+	@$(MAKE) --no-print-directory --keep-going -j4 test-shared test-alone test-concurrent test-others test-standalone
 else
 	$(RACE_TEST) $(PKG)
 endif
