@@ -63,6 +63,8 @@ type agentJob struct {
 	pauses  wait.Backoff
 	retryAt time.Time
 	alarm   *time.Timer
+	// failure is the wait after the agent's last failure. A time-out names it, although the agent has been asked again.
+	failure *drydockv1.Wait
 }
 
 func newAgentJob(hub *kube.Cluster, in ClusterJob) (*agentJob, error) {
@@ -117,7 +119,15 @@ func (j *Activities) runThroughAgent(ctx context.Context, hub *kube.Cluster, in 
 	if err != nil || done {
 		return a.explain(err)
 	}
-	return a.seen(nil).timedOut(last.Message, last.Blockers...)
+	return a.timedOut(last)
+}
+
+// timedOut is the error for a Job that is not complete in time.
+func (a *agentJob) timedOut(wait *drydockv1.Wait) error {
+	if !a.created && a.failure != nil {
+		wait = a.failure
+	}
+	return a.seen(nil).timedOut(wait.Message, wait.Blockers...)
 }
 
 // seen is the Job as the agent has read it; nil: it is gone.
@@ -274,7 +284,7 @@ func (a *agentJob) mayCreate(ctx context.Context) error {
 	case err != nil:
 		return err
 	case temporal.Now(ctx).After(*a.run.deadline):
-		return a.seen(nil).timedOut("it could not be created in time")
+		return a.timedOut(&drydockv1.Wait{Message: "it could not be created in time"})
 	case a.missing == len(a.objects)-1: // this may come long after the start of the activity
 		return a.unlessHeld(ctx)
 	}
@@ -303,7 +313,8 @@ func (a *agentJob) carryOut(ctx context.Context, reader client.Reader, registere
 	if strings.Contains(outcome.Failure, "is forbidden") {
 		message += ": grant the agent this right"
 	}
-	return &drydockv1.Wait{Reason: a.before(ReasonAgentFailed), Message: message}, false, nil
+	a.failure = &drydockv1.Wait{Reason: a.before(ReasonAgentFailed), Message: message}
+	return a.failure, false, nil
 }
 
 // follow judges the Job as the agent has read it, and lets the agent create its ConfigMap.

@@ -21,6 +21,7 @@ import (
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/precache"
+	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/views"
 )
 
@@ -118,6 +119,21 @@ func (i *island) awaitViewed() {
 		_, shown, _ := unstructured.NestedMap(i.await(views.Views, 1)[0].Object, "status", "result")
 		return shown
 	}, activitytest.EventTimeout, 20*time.Millisecond)
+}
+
+// timeOut gives the Job more and more time, until the error of its time-out says this, and returns it.
+func (i *island) timeOut(in jobs.ClusterJob, says string) error {
+	i.t.Helper()
+	for enough := time.Second; ; enough *= 2 {
+		in.Deadline = time.Now().Add(enough)
+		err := <-startPreparation(i.t, in)
+		require.Equal(i.t, temporal.ErrJobTimedOut, temporal.ErrorType(err), "%v", err)
+		require.False(i.t, time.Now().Before(in.Deadline))
+		if strings.Contains(err.Error(), says) {
+			return err
+		}
+		require.Less(i.t, enough, activitytest.EventTimeout, "%v does not say %q", err, says)
+	}
 }
 
 // remove removes the Job, and requires that nothing is left on the hub.
