@@ -63,9 +63,7 @@ type Result struct {
 	// Cost is the size of the histories per node.
 	Cost
 
-	// Worker is the usage of Drydock's worker, Temporal that of its server.
-	Worker   Usage `json:"worker"`
-	Temporal Usage `json:"temporal"`
+	Usages
 }
 
 // Walls are the wall times of the three methods.
@@ -104,7 +102,7 @@ func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 }
 
 func runOnFleet(ctx context.Context, size Size, progress io.Writer) (Result, error) {
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Nodes, Temporal: devstack.TemporalOptions{}, Output: progress})
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Nodes, Temporal: devstack.TemporalOptions{PostgreSQL: size.OnPostgreSQL}, Output: progress})
 	if err != nil {
 		return Result{}, err
 	}
@@ -120,7 +118,7 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 	}
 	defer server.Close()
 	s := &measurement{fleet: f, spoke: f.Spokes[0], size: size, server: server}
-	if err := s.populate(ctx); err != nil {
+	if err := errors.Join(s.populate(ctx), s.startMoreWorkers(ctx)); err != nil {
 		return Result{}, err
 	}
 	result := Result{Size: size}
@@ -166,8 +164,24 @@ type measurement struct {
 	spoke  *devstack.Cluster
 	size   Size
 	server client.Client
+	// moreWorkers run beside the fleet's own.
+	moreWorkers []*devstack.Process
 	// began is when the requests that count began: after those that start the workflows of the cluster.
 	began time.Time
+}
+
+func (s *measurement) startMoreWorkers(ctx context.Context) error {
+	for len(s.moreWorkers)+1 < s.size.Workers {
+		worker, err := s.fleet.AddWorker()
+		if err != nil {
+			return err
+		}
+		if err := worker.Start(ctx); err != nil {
+			return err
+		}
+		s.moreWorkers = append(s.moreWorkers, worker)
+	}
+	return nil
 }
 
 // rounds runs all rounds, waits for the cleanup after each, and returns how long they took.

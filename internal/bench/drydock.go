@@ -40,9 +40,9 @@ func byDrydock(ctx context.Context, s *measurement, result *Result) error {
 	return result.readHistories(all, seen)
 }
 
-// measureWorker runs all rounds, and records their time and what they cost the worker and Temporal.
+// measureWorker runs all rounds, and records their time and what they cost the workers, Temporal and its database.
 func (s *measurement) measureWorker(ctx context.Context, result *Result, run func(ctx context.Context, round int) (time.Duration, error)) (observed, error) {
-	before, err := usageOfBoth(s.fleet)
+	before, err := usagesOf(ctx, s.fleet, s.moreWorkers...)
 	if err != nil {
 		return observed{}, err
 	}
@@ -50,7 +50,7 @@ func (s *measurement) measureWorker(ctx context.Context, result *Result, run fun
 	if err != nil {
 		return observed{}, err
 	}
-	after, err := usageOfBoth(s.fleet)
+	after, err := usagesOf(ctx, s.fleet, s.moreWorkers...)
 	if err != nil {
 		return observed{}, err
 	}
@@ -61,18 +61,8 @@ func (s *measurement) measureWorker(ctx context.Context, result *Result, run fun
 	result.Wall.Drydock = median(took)
 	result.SlotIdle = latency(seen.slotIdle(s.size))
 	result.Requests = requestsOf(seen.requests, workerUsers, s.size.maintenances())
-	result.Worker, result.Temporal = after[0].since(before[0]), after[1].since(before[1])
+	result.Usages = after.since(before)
 	return seen, nil
-}
-
-// usageOfBoth returns the usage of the worker and of Temporal.
-func usageOfBoth(f *fleet.Fleet) ([2]Usage, error) {
-	worker, err := usageOf(f.Worker.PID())
-	if err != nil {
-		return [2]Usage{}, err
-	}
-	server, err := usageOf(f.Temporal.Process.PID())
-	return [2]Usage{worker, server}, err
 }
 
 // rollOut runs one rollout to its end and returns its history, followed by those of its later runs and its children.

@@ -122,7 +122,7 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 	rollout.Spec.ClusterLabelSelectors = []metav1.LabelSelector{{MatchLabels: benchLabels}}
 	rollout.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(size.AtOnce)
 
-	before, err := usageOfBoth(h.fleet)
+	before, err := usagesOf(ctx, h.fleet)
 	if err != nil {
 		return PolicyResult{}, err
 	}
@@ -130,7 +130,7 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 	if err != nil {
 		return PolicyResult{}, err
 	}
-	after, err := usageOfBoth(h.fleet)
+	after, err := usagesOf(ctx, h.fleet)
 	if err != nil {
 		return PolicyResult{}, err
 	}
@@ -144,7 +144,7 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 		Size: size, Wall: took.Seconds(),
 		BetweenBatches: latency(gaps), BetweenBatchesMax: quantile(gaps, 1),
 		Requests: requestsOf(events, workerUsers, size.Clusters), Cost: costOf(histories, size.Clusters),
-		Worker: after[0].since(before[0]), Temporal: after[1].since(before[1]),
+		Worker: after.Worker.since(before.Worker), Temporal: after.Temporal.since(before.Temporal),
 	}, nil
 }
 

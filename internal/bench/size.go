@@ -21,38 +21,80 @@ type Size struct {
 	// and there is one round.
 	ByObject   bool `json:"byObject,omitempty"`
 	ByWorkflow bool `json:"byWorkflow,omitempty"`
+	// OnPostgreSQL: Temporal runs as in production, with PostgreSQL.
+	OnPostgreSQL bool `json:"onPostgreSQL,omitempty"`
+	// Workers is the number of Drydock's worker processes, if there are several.
+	Workers int `json:"workers,omitempty"`
 	// Alone: the loop and kubectl are not measured.
 	Alone bool `json:"alone,omitempty"`
 }
 
-// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", then *ROUNDS if there are several, "/drain" for DrainOnly, "/objects" for ByObject or "/workflows"
-// for ByWorkflow, and "/alone" for Alone.
+// Options that follow a size.
+const (
+	optionDrain      = "drain"
+	optionObjects    = "objects"
+	optionWorkflows  = "workflows"
+	optionAlone      = "alone"
+	optionPostgreSQL = "postgresql"
+	// optionWorkers follows a number.
+	optionWorkers = "workers"
+)
+
+// ParseSize reads NODESxPODS@ATONCE, such as "20x10@5", then *ROUNDS if there are several, and options: "/drain" for DrainOnly, "/objects" for ByObject or
+// "/workflows" for ByWorkflow, "/postgresql" for OnPostgreSQL, "/4workers" for four Workers, and "/alone" for Alone.
 func ParseSize(text string) (Size, error) {
-	rest, alone := strings.CutSuffix(text, aloneSuffix)
-	rest, byObject := strings.CutSuffix(rest, objectsSuffix)
-	rest, byWorkflow := strings.CutSuffix(rest, workflowsSuffix)
-	requested := byObject || byWorkflow
-	rest, drainOnly := strings.CutSuffix(rest, drainSuffix)
-	rest, rounds, several := strings.Cut(rest, "*")
+	numbers, options, optional := strings.Cut(text, "/")
+	size := Size{}
+	if !size.readNumbers(numbers) || optional && !size.readOptions(strings.Split(options, "/")) {
+		return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, followed by /drain or, without *ROUNDS, by /objects or /workflows; "+
+			"/postgresql, /2workers and /alone may come last, e.g. 20x10@5", text)
+	}
+	return size, nil
+}
+
+func (s *Size) readNumbers(text string) bool {
+	rest, rounds, several := strings.Cut(text, "*")
 	rest, atOnce, _ := strings.Cut(rest, "@")
 	nodes, pods, _ := strings.Cut(rest, "x")
 	if !several {
 		rounds = "1"
 	}
-	size := Size{DrainOnly: drainOnly || requested, ByObject: byObject, ByWorkflow: byWorkflow, Alone: alone}
-	for _, part := range []struct {
-		number *int
-		text   string
-		min    int
-	}{{&size.Nodes, nodes, 1}, {&size.Pods, pods, 0}, {&size.AtOnce, atOnce, 1}, {&size.Rounds, rounds, 1}} {
-		number, err := strconv.Atoi(part.text)
-		if err != nil || number < part.min || byObject && byWorkflow || requested && (several || drainOnly) {
-			return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE/objects or NODESxPODS@ATONCE/workflows, or NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS followed by /drain or nothing; "+
-				"/alone may come last, e.g. 20x10@5", text)
+	return positive(nodes, &s.Nodes) && positive(atOnce, &s.AtOnce) && positive(rounds, &s.Rounds) && (pods == "0" || positive(pods, &s.Pods))
+}
+
+// readOptions reports whether the options are known, and fit to each other.
+func (s *Size) readOptions(options []string) bool {
+	for _, option := range options {
+		switch option {
+		case optionDrain:
+			s.DrainOnly = true
+		case optionObjects:
+			s.ByObject = true
+		case optionWorkflows:
+			s.ByWorkflow = true
+		case optionAlone:
+			s.Alone = true
+		case optionPostgreSQL:
+			s.OnPostgreSQL = true
+		default:
+			if count, is := strings.CutSuffix(option, optionWorkers); !is || !positive(count, &s.Workers) || s.Workers == 1 {
+				return false
+			}
 		}
-		*part.number = number
 	}
-	return size, nil
+	requested := s.ByObject || s.ByWorkflow
+	if s.ByObject && s.ByWorkflow || requested && (s.Rounds > 1 || s.DrainOnly) {
+		return false
+	}
+	s.DrainOnly = s.DrainOnly || requested
+	return true
+}
+
+// positive reads a number over 0.
+func positive(text string, number *int) bool {
+	var err error
+	*number, err = strconv.Atoi(text)
+	return err == nil && *number > 0
 }
 
 // String is what ParseSize reads.
@@ -61,32 +103,34 @@ func (s Size) String() string {
 	if s.Rounds > 1 {
 		text += fmt.Sprintf("*%d", s.Rounds)
 	}
-	switch {
-	case s.ByObject:
-		text += objectsSuffix
-	case s.ByWorkflow:
-		text += workflowsSuffix
-	case s.DrainOnly:
-		text += drainSuffix
-	}
-	if s.Alone {
-		text += aloneSuffix
+	for _, option := range s.options() {
+		text += "/" + option
 	}
 	return text
 }
 
-const (
-	// drainSuffix follows a size whose nodes are only drained.
-	drainSuffix = "/drain"
-	// objectsSuffix follows a size whose nodes are requested by objects.
-	objectsSuffix = "/objects"
-	// workflowsSuffix follows a size whose nodes are requested by workflows.
-	workflowsSuffix = "/workflows"
-	// aloneSuffix follows a size that is measured without comparison.
-	aloneSuffix = "/alone"
-)
+func (s Size) options() (options []string) {
+	switch {
+	case s.ByObject:
+		options = append(options, optionObjects)
+	case s.ByWorkflow:
+		options = append(options, optionWorkflows)
+	case s.DrainOnly:
+		options = append(options, optionDrain)
+	}
+	if s.OnPostgreSQL {
+		options = append(options, optionPostgreSQL)
+	}
+	if s.Workers > 1 {
+		options = append(options, strconv.Itoa(s.Workers)+optionWorkers)
+	}
+	if s.Alone {
+		options = append(options, optionAlone)
+	}
+	return options
+}
 
-// title is the size in a table header, on two lines.
+// title is the size in a table header, on two lines or more.
 func (s Size) title() string {
 	second := fmt.Sprintf("%d at once", s.AtOnce)
 	if s.Rounds > 1 {
@@ -99,6 +143,12 @@ func (s Size) title() string {
 		second += ", by workflows"
 	case s.DrainOnly:
 		second += ", no jobs"
+	}
+	if s.OnPostgreSQL {
+		second += "\nPostgreSQL"
+	}
+	if s.Workers > 1 {
+		second += fmt.Sprintf("\n%d workers", s.Workers)
 	}
 	return counted(s.Nodes, "node") + " x " + counted(s.Pods, "pod") + "\n" + second
 }

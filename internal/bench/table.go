@@ -122,6 +122,13 @@ func (r Report) groups() [][]line[Result] {
 			{"worker: peak memory", func(r Result) string { return fmt.Sprintf("%d MiB", r.Worker.PeakMemoryBytes>>20) }},
 			{"worker: CPU, per node", func(r Result) string { return r.Worker.shared(r.Size.maintenances(), 1) }},
 			{"Temporal: CPU, per node", func(r Result) string { return r.Temporal.shared(r.Size.maintenances(), 1) }},
+			{"PostgreSQL: CPU, per node", func(r Result) string {
+				if !r.Size.OnPostgreSQL {
+					return "-"
+				}
+				return r.Database.shared(r.Size.maintenances(), 1)
+			}},
+			{"transactions per node", func(r Result) string { return unlessNone(float64(r.Transactions)/float64(r.Size.maintenances()), "%.0f") }},
 		},
 	}
 }

@@ -1,6 +1,9 @@
 package bench
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -9,6 +12,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
+
+	"drydock.dev/drydock/internal/devstack"
+	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
 // Usage is the memory and CPU time that a process has used.
@@ -19,17 +25,56 @@ type Usage struct {
 	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
+// Usages is what Drydock and Temporal have used.
+type Usages struct {
+	// Worker is the usage of all workers: the CPU time of all, and the peak memory of the largest. Temporal is that of all its services.
+	Worker   Usage `json:"worker"`
+	Temporal Usage `json:"temporal"`
+	// Database is the usage of PostgreSQL, and Transactions the number of its transactions. The dev server has no database of its own.
+	Database     Usage `json:"database,omitzero"`
+	Transactions int64 `json:"transactions,omitempty"`
+}
+
+// usagesOf reads what the programs of a fleet have used, and more workers beside its own.
+func usagesOf(ctx context.Context, f *fleet.Fleet, moreWorkers ...*devstack.Process) (u Usages, err error) {
+	for _, worker := range append([]*devstack.Process{f.Worker}, moreWorkers...) {
+		err = errors.Join(err, u.Worker.add(worker))
+	}
+	services, database := f.Temporal.Servers()
+	for _, service := range services {
+		err = errors.Join(err, u.Temporal.add(service))
+	}
+	if database == nil || err != nil {
+		return u, err
+	}
+	if err := u.Database.add(database); err != nil {
+		return u, err
+	}
+	u.Transactions, err = f.Temporal.Transactions(ctx)
+	return u, err
+}
+
+func (u *Usage) add(process *devstack.Process) error {
+	used, err := usageOf(process.PID())
+	u.CPUSeconds += used.CPUSeconds
+	u.PeakMemoryBytes = max(u.PeakMemoryBytes, used.PeakMemoryBytes)
+	return err
+}
+
+// since returns the CPU times and transactions since before, and the overall peaks of memory.
+func (u Usages) since(before Usages) Usages {
+	return Usages{
+		Worker: u.Worker.since(before.Worker), Temporal: u.Temporal.since(before.Temporal),
+		Database: u.Database.since(before.Database), Transactions: u.Transactions - before.Transactions,
+	}
+}
+
 // clockTick is the unit of CPU time in /proc, the same on every Linux that Go supports.
 const clockTick = 0.01
 
-// usageOf reads the usage of a process since its start.
+// usageOf reads the usage of a process since its start, and the CPU time of its children.
 func usageOf(pid int) (Usage, error) {
-	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	status, err := os.ReadFile(filepath.Join(dir, "status"))
-	if err != nil {
-		return Usage{}, fmt.Errorf("read the usage of process %d: %w", pid, err)
-	}
-	stat, err := os.ReadFile(filepath.Join(dir, "stat"))
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
 	if err != nil {
 		return Usage{}, fmt.Errorf("read the usage of process %d: %w", pid, err)
 	}
@@ -37,17 +82,42 @@ func usageOf(pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("read the peak memory of process %d: %w", pid, err)
 	}
-	// The second field, the program name in parentheses, may contain spaces. utime and stime come 11 fields after it.
-	_, fields, _ := strings.Cut(string(stat[strings.LastIndexByte(string(stat), ')'):]), " ")
-	var ticks int64
-	for _, text := range strings.Fields(fields)[11:13] {
+	_, ticks, err := ticksOf(pid)
+	if err != nil {
+		return Usage{}, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
+	}
+	processes, err := filepath.Glob("/proc/[0-9]*")
+	if err != nil {
+		return Usage{}, err
+	}
+	for _, process := range processes {
+		child, _ := strconv.Atoi(filepath.Base(process))
+		if parent, used, err := ticksOf(child); err == nil && parent == pid { // an error: it has ended
+			ticks += used
+		}
+	}
+	return Usage{PeakMemoryBytes: kilobytes << 10, CPUSeconds: float64(ticks) * clockTick}, nil
+}
+
+// ticksOf reads the parent of a process, and the CPU time of the process and of its children that have ended.
+func ticksOf(pid int) (parent int, ticks int64, err error) {
+	stat, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "stat"))
+	if err != nil {
+		return 0, 0, err
+	}
+	// The second field, the program name in parentheses, may contain spaces. The parent comes 2 fields after it; utime, stime, cutime and cstime 12 to 15.
+	fields := strings.Fields(string(stat[bytes.LastIndexByte(stat, ')')+1:]))
+	if parent, err = strconv.Atoi(fields[1]); err != nil {
+		return 0, 0, err
+	}
+	for _, text := range fields[11:15] {
 		number, err := strconv.ParseInt(text, 10, 64)
 		if err != nil {
-			return Usage{}, fmt.Errorf("read the CPU time of process %d: %w", pid, err)
+			return 0, 0, err
 		}
 		ticks += number
 	}
-	return Usage{PeakMemoryBytes: kilobytes << 10, CPUSeconds: float64(ticks) * clockTick}, nil
+	return parent, ticks, nil
 }
 
 // ownCPU returns the CPU time of this process since its start.

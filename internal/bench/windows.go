@@ -140,7 +140,7 @@ func (s *windowMeasurement) measure(ctx context.Context) (WindowResult, error) {
 	if left < 0 {
 		return WindowResult{}, errTooLate{took: time.Since(setupStart), allowed: s.allowed + s.ahead}
 	}
-	defined, err := usageOfBoth(s.fleet)
+	defined, err := usagesOf(ctx, s.fleet)
 	if err != nil {
 		return WindowResult{}, err
 	}
@@ -149,14 +149,14 @@ func (s *windowMeasurement) measure(ctx context.Context) (WindowResult, error) {
 	case <-ctx.Done():
 		return WindowResult{}, ctx.Err()
 	}
-	opened, err := usageOfBoth(s.fleet)
+	opened, err := usagesOf(ctx, s.fleet)
 	if err != nil {
 		return WindowResult{}, err
 	}
 	if err := s.awaitCordons(ctx, s.windows.Maintenances+1); err != nil {
 		return WindowResult{}, err
 	}
-	result := WindowResult{Size: s.windows, WorkerBefore: opened[0].since(defined[0]), TemporalBefore: opened[1].since(defined[1])}
+	result := WindowResult{Size: s.windows, WorkerBefore: opened.Worker.since(defined.Worker), TemporalBefore: opened.Temporal.since(defined.Temporal)}
 	notified, err := s.notified(ctx, 0, s.windows.Windows, func(snapshot windows.Snapshot) bool {
 		return windows.Ask([]windows.Snapshot{snapshot}, s.opens, 0).Allowed
 	})
@@ -167,11 +167,11 @@ func (s *windowMeasurement) measure(ctx context.Context) (WindowResult, error) {
 	if result.Recorded, err = s.recorded(ctx); err != nil {
 		return WindowResult{}, err
 	}
-	done, err := usageOfBoth(s.fleet)
+	done, err := usagesOf(ctx, s.fleet)
 	if err != nil {
 		return WindowResult{}, err
 	}
-	result.Worker, result.Temporal = done[0].since(opened[0]), done[1].since(opened[1])
+	result.Worker, result.Temporal = done.Worker.since(opened.Worker), done.Temporal.since(opened.Temporal)
 	if result.Started, err = s.started(ctx); err != nil {
 		return WindowResult{}, err
 	}

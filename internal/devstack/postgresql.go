@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 )
 
@@ -111,7 +112,7 @@ var databases = map[string]string{"temporal": "postgresql/v12/temporal", "tempor
 // BackUp writes dumps of the databases to a directory, while Temporal runs: that of visibility last, so that it misses no workflow.
 func (t *Temporal) BackUp(ctx context.Context, dir string) error {
 	for _, database := range slices.Sorted(maps.Keys(databases)) {
-		if err := t.postgres.run(ctx, "pg_dump", "-Fc", "-f", filepath.Join(dir, database+".dump"), database); err != nil {
+		if _, err := t.postgres.run(ctx, "pg_dump", "-Fc", "-f", filepath.Join(dir, database+".dump"), database); err != nil {
 			return err
 		}
 	}
@@ -121,18 +122,19 @@ func (t *Temporal) BackUp(ctx context.Context, dir string) error {
 // Restore replaces the databases by the dumps of BackUp, while Temporal's services do not run.
 func (t *Temporal) Restore(ctx context.Context, dir string) error {
 	for database := range databases {
-		if err := t.postgres.run(ctx, "pg_restore", "--clean", "--if-exists", "-d", database, filepath.Join(dir, database+".dump")); err != nil {
+		if _, err := t.postgres.run(ctx, "pg_restore", "--clean", "--if-exists", "-d", database, filepath.Join(dir, database+".dump")); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// run runs a client program of PostgreSQL.
-func (p *postgreSQL) run(ctx context.Context, program string, args ...string) error {
+// run runs a client program of PostgreSQL, and returns its output.
+func (p *postgreSQL) run(ctx context.Context, program string, args ...string) (string, error) {
 	args = append([]string{"-h", "127.0.0.1", "-p", strconv.Itoa(p.port), "-U", postgresUser}, args...)
-	if output, err := exec.CommandContext(ctx, filepath.Join(p.programs, program), args...).CombinedOutput(); err != nil {
-		return fmt.Errorf("%s: %w\n%s", program, err, lastLines(string(output), 15))
+	output, err := exec.CommandContext(ctx, filepath.Join(p.programs, program), args...).CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s: %w\n%s", program, err, lastLines(string(output), 15))
 	}
-	return nil
+	return strings.TrimSpace(string(output)), nil
 }

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"path/filepath"
+	"strconv"
 
 	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
@@ -97,6 +98,23 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 	}
 	t.Process = s.process("", "temporal", args, t.serving)
 	return t, nil
+}
+
+// Servers are the programs of Temporal, and its database; nil: it has none of its own.
+func (t *Temporal) Servers() (services []*Process, database *Process) {
+	if t.postgres == nil {
+		return []*Process{t.Process}, nil
+	}
+	return append([]*Process{t.Process}, t.Behind[:len(t.Behind)-1]...), t.postgres.process
+}
+
+// Transactions returns how many transactions the databases of Temporal have committed since they were created.
+func (t *Temporal) Transactions(ctx context.Context) (int64, error) {
+	text, err := t.postgres.run(ctx, "psql", "-d", "postgres", "-Atc", "SELECT sum(xact_commit) FROM pg_stat_database WHERE datname LIKE 'temporal%'")
+	if err != nil {
+		return 0, err
+	}
+	return strconv.ParseInt(text, 10, 64)
 }
 
 // start starts the servers and returns when the namespace exists.

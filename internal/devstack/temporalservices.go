@@ -112,7 +112,8 @@ func (t *Temporal) startServices(ctx context.Context) error {
 		return err
 	}
 	var starts errgroup.Group
-	for _, server := range t.Behind[:len(t.Behind)-1] { // the last one is PostgreSQL
+	services, _ := t.Servers()
+	for _, server := range services[1:] {
 		starts.Go(func() error { return server.Start(ctx) })
 	}
 	if err := starts.Wait(); err != nil {
