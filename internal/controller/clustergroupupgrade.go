@@ -54,6 +54,8 @@ func (c *clusterGroupUpgrade) over(object *ranv1.ClusterGroupUpgrade, served boo
 
 func (c *clusterGroupUpgrade) adopts(run) bool { return false }
 
+func (c *clusterGroupUpgrade) besideSpec(*ranv1.ClusterGroupUpgrade) any { return nil }
+
 func (c *clusterGroupUpgrade) gone(uid types.UID) any {
 	return rollout.ObjectRequest{UID: uid, Deleted: true}
 }

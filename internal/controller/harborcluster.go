@@ -89,6 +89,10 @@ func (h *harborCluster) request(object *goharborv1.HarborCluster) any {
 	return harborRequest{object.UID, object.Generation, object.Annotations[harbor.AnnotationUnmanaged], object.DeletionTimestamp != nil}
 }
 
+func (h *harborCluster) besideSpec(object *goharborv1.HarborCluster) any {
+	return object.Annotations[harbor.AnnotationUnmanaged]
+}
+
 // gone is never sent: the workflow sees it.
 func (h *harborCluster) gone(uid types.UID) any { return harborRequest{UID: uid, Deleted: true} }
 

@@ -61,6 +61,8 @@ func (m *maintenanceWindow) gone(uid types.UID) any {
 	return window.ObjectRequest{Source: temporal.Object{UID: uid}, Deleted: true, Gone: true}
 }
 
+func (m *maintenanceWindow) besideSpec(*drydockv1.MaintenanceWindow) any { return nil }
+
 func (m *maintenanceWindow) request(object *drydockv1.MaintenanceWindow) any {
 	request := window.ObjectRequest{
 		Source: temporal.Object{

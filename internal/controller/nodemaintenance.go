@@ -104,6 +104,12 @@ func (n *nodeMaintenance) request(object *maintenancev1.NodeMaintenance) any {
 	return request
 }
 
+func (n *nodeMaintenance) besideSpec(object *maintenancev1.NodeMaintenance) any {
+	request := nodemaintenance.ObjectRequestOf(object)
+	request.Spec = maintenancev1.NodeMaintenanceSpec{}
+	return request
+}
+
 func (n *nodeMaintenance) prepare(ctx context.Context, of temporal.Object, object *maintenancev1.NodeMaintenance) (*start, *metav1.Condition, error) {
 	complete, err := completed(object)
 	if err != nil {

@@ -48,6 +48,8 @@ type requestKind[T kubeclient.Object] interface {
 	running() string
 	// request returns the payload of the signal temporal.SignalObject: everything of the object that may change while its workflow runs.
 	request(T) any
+	// besideSpec is what the request has from elsewhere in the object: annotations and conditions; nil: nothing.
+	besideSpec(T) any
 	// gone returns that payload for an object that no longer exists.
 	gone(types.UID) any
 	// over reports whether the object starts no other workflow. served: the last run of its workflow was for the object, and has ended.
@@ -130,12 +132,14 @@ func (r *requests[T]) new() T {
 	return object.(T)
 }
 
-// changes omits updates that do not change the request.
+// changes omits updates that do not change the request. Most only write the status, so no request is built to compare them.
 func (r *requests[T]) changes() predicate.TypedPredicate[T] {
 	return predicate.TypedFuncs[T]{
 		UpdateFunc: func(e event.TypedUpdateEvent[T]) bool {
 			before, now := e.ObjectOld, e.ObjectNew
-			return before.GetUID() != now.GetUID() || !equality.Semantic.DeepEqual(r.of.request(before), r.of.request(now))
+			return before.GetUID() != now.GetUID() || before.GetGeneration() != now.GetGeneration() ||
+				(before.GetDeletionTimestamp() == nil) != (now.GetDeletionTimestamp() == nil) ||
+				!equality.Semantic.DeepEqual(r.of.besideSpec(before), r.of.besideSpec(now))
 		},
 	}
 }

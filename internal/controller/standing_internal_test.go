@@ -11,6 +11,7 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/harbor"
 	"drydock.dev/drydock/internal/operators"
 	"drydock.dev/drydock/internal/temporal"
@@ -86,6 +87,28 @@ func TestAHarborClusterStartsAgainWhenItMayBeManaged(t *testing.T) {
 		was.Status.ObservedGeneration = 1
 	})))
 	require.NotEqual(t, before, of.request(object))
+}
+
+// Its own status, which the workflow writes, is most of what changes.
+func TestANodeMaintenanceIsReadAgainWhenItsRequestorChangesIt(t *testing.T) {
+	changes := (&requests[*maintenancev1.NodeMaintenance]{of: &nodeMaintenance{}}).changes()
+	failed := metav1.Condition{Type: maintenancev1.ConditionRequestorFailed, Status: metav1.ConditionTrue, Message: "the driver does not load"}
+	now := &maintenancev1.NodeMaintenance{ObjectMeta: metav1.ObjectMeta{UID: "1", Generation: 2, Annotations: map[string]string{maintenancev1.AnnotationKeepStale: "true"}}}
+	now.Status.Conditions = []metav1.Condition{failed}
+	for what, before := range map[string]func(*maintenancev1.NodeMaintenance){
+		"an edit":                 func(was *maintenancev1.NodeMaintenance) { was.Generation = 1 },
+		"another object":          func(was *maintenancev1.NodeMaintenance) { was.UID = "0" },
+		"a failure":               func(was *maintenancev1.NodeMaintenance) { was.Status.Conditions = nil },
+		"why it failed":           func(was *maintenancev1.NodeMaintenance) { was.Status.Conditions[0].Message = "" },
+		"the garbage collection":  func(was *maintenancev1.NodeMaintenance) { was.Annotations = nil },
+		"the end of its deletion": func(was *maintenancev1.NodeMaintenance) { was.DeletionTimestamp = new(metav1.Now()) },
+	} {
+		require.True(t, changes.Update(updateOf(now, before)), what)
+	}
+	require.False(t, changes.Update(updateOf(now, func(was *maintenancev1.NodeMaintenance) {
+		was.Status.State = maintenancev1.NodeDraining
+		was.Annotations[maintenancev1.AnnotationReadyTime] = "2026-11-28T03:00:00Z"
+	})))
 }
 
 // updateOf returns the event of an object that was different before.

@@ -84,6 +84,8 @@ func (w *workloadLockPolicy) over(policy *drydockv1.WorkloadLockPolicy, _ bool) 
 
 func (w *workloadLockPolicy) adopts(run) bool { return false }
 
+func (w *workloadLockPolicy) besideSpec(*drydockv1.WorkloadLockPolicy) any { return nil }
+
 func (w *workloadLockPolicy) gone(uid types.UID) any {
 	return locks.ObjectRequest{UID: uid, Deleted: true}
 }

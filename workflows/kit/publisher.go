@@ -18,6 +18,8 @@ const (
 	publishInterval        = time.Second
 	publishGrowth          = 20 * time.Millisecond
 	longestPublishInterval = 30 * time.Second
+	// progressPause is how much longer a change waits that is only progress.
+	progressPause = 9 * time.Second
 )
 
 // Publisher writes the status of a workflow to the object from which it was started. It coalesces changes, and always writes the last one.
@@ -28,6 +30,8 @@ type Publisher struct {
 	Current func() any
 	// Lasts reports whether the status is likely to stay: one that is over at once is not written. Nil: every status stays.
 	Lasts func() bool
+	// Progress reports whether a status differs from the last written one only by progress, such as counts of pods, which may be shown later; nil: it never does.
+	Progress func(last, now any) bool
 	// ByQuery: the status is too large for an input. The workflow answers temporal.QueryObjectStatus with it.
 	ByQuery bool
 	// Retrier of the writes.
@@ -36,6 +40,7 @@ type Publisher struct {
 	State PublisherState
 
 	changed bool
+	changes int  // counts the requests for a write
 	open    bool // the object may be written
 	gone    bool // the object no longer exists
 	writing bool
@@ -70,10 +75,16 @@ func (p *Publisher) Close() { p.gone = true }
 func (p *Publisher) Gone() bool { return p.gone }
 
 // Change requests a write.
-func (p *Publisher) Change() { p.changed = true }
+func (p *Publisher) Change() {
+	p.changed = true
+	p.changes++
+}
 
 // ChangeNow requests a write without a pause: others wait for this status.
-func (p *Publisher) ChangeNow() { p.changed, p.urgent = true, true }
+func (p *Publisher) ChangeNow() {
+	p.Change()
+	p.urgent = true
+}
 
 // Event records an Event on the object with the next write.
 func (p *Publisher) Event(ctx workflow.Context, warning bool, reason, message string) {
@@ -101,8 +112,20 @@ func (p *Publisher) Run(ctx workflow.Context) {
 	}
 	ctx, p.stop = workflow.WithCancel(ctx)
 	for workflow.Await(ctx, func() bool { return p.mayPublish() || p.gone }) == nil && !p.gone {
-		if rest := p.next.Sub(workflow.Now(ctx)); rest > 0 && !p.urgent {
-			if AwaitFor(ctx, rest, "gather changes of the status", func() bool { return p.urgent || p.gone }) != nil {
+		slow := p.onlyProgress()
+		rest := p.next.Sub(workflow.Now(ctx))
+		if slow {
+			rest += progressPause
+		}
+		if rest > 0 && !p.urgent {
+			seen := p.changes
+			if AwaitFor(ctx, rest, "gather changes of the status", func() bool {
+				if p.urgent || p.gone || !slow || p.changes == seen {
+					return p.urgent || p.gone
+				}
+				seen = p.changes
+				return !p.onlyProgress()
+			}) != nil {
 				return
 			}
 			continue
@@ -117,6 +140,11 @@ func (p *Publisher) Run(ctx workflow.Context) {
 // mayPublish reports whether a change waits for its write, and the object may be written.
 func (p *Publisher) mayPublish() bool {
 	return p.changed && p.open && !p.writing && !p.paused && (p.Lasts == nil || p.Lasts())
+}
+
+// onlyProgress reports whether nothing but progress waits to be written.
+func (p *Publisher) onlyProgress() bool {
+	return p.Progress != nil && p.last != nil && len(p.State.Events) == 0 && len(p.State.Annotations) == 0 && p.Progress(p.last, p.Current())
 }
 
 // Pause ends the write in progress and starts no other, so that the run can continue as new: the API server may refuse writes for long. The next run publishes

@@ -169,3 +169,21 @@ func (m *nodeMaintenance) objectStatus() any {
 	}
 	return status
 }
+
+// onlyProgress reports whether two statuses of the object differ only by progress: which pods are left, and which locks. A step that takes long reports it
+// every few seconds.
+func onlyProgress(last, now any) bool {
+	before, after := withoutProgress(last), withoutProgress(now)
+	//workflowcheck:ignore the order of a comparison does not matter
+	return reflect.DeepEqual(before, after)
+}
+
+func withoutProgress(shown any) maintenancev1.NodeMaintenanceStatus {
+	status := shown.(maintenancev1.NodeMaintenanceStatus)
+	status = *status.DeepCopy()
+	status.Drain, status.WaitForCompletion, status.LockProgress = nil, nil, nil
+	if status.Wait != nil {
+		status.Wait.Message, status.Wait.Blockers = "", nil
+	}
+	return status
+}

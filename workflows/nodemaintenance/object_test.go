@@ -371,3 +371,35 @@ func TestAnObjectThatIsGoneEndsItsMaintenanceForAllRequestors(t *testing.T) {
 	require.Len(t, checks, 1)
 	require.Equal(t, in.Object.Spec.HealthChecks, checks[0].(health.AwaitNodeHealthyInput).Checks, "the checks hold although the object is gone")
 }
+
+// A drain reports its progress every second here. The count of pods says when a status was written.
+func TestAnObjectShowsAReasonToWaitSoonerThanProgress(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["Drain"] = true
+	for second := range int32(30) {
+		reason := "Evicting"
+		if second >= 25 {
+			reason = "DisruptionBudget"
+		}
+		w.RegisterDelayedCallback(func() {
+			w.SignalWorkflow(temporal.SignalObserved, temporal.Observation{
+				Activity: "Drain", Drain: &maintenancev1.DrainStatus{EvictionPods: 100, Evicted: second},
+				Wait: &drydockv1.Wait{Reason: reason, Message: fmt.Sprintf("%d pods have left", second)},
+			})
+		}, time.Minute+time.Duration(second)*time.Second)
+	}
+	w.EachMinute(func() {}, objectIsDeleted(w))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, objectMaintenance())
+	var evicting, blocked []int32
+	for _, status := range published(t, w) {
+		switch {
+		case status.Drain == nil || status.Wait == nil:
+		case status.Wait.Reason == "Evicting":
+			evicting = append(evicting, status.Drain.Evicted)
+		case status.Wait.Reason == "DisruptionBudget":
+			blocked = append(blocked, status.Drain.Evicted)
+		}
+	}
+	require.Len(t, evicting, 3, "at once, then every ten seconds: %v", evicting)
+	require.LessOrEqual(t, blocked[0], int32(26), "the reason has changed after 25 s")
+}
