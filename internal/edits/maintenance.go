@@ -12,13 +12,18 @@ import (
 // fixedMaintenance are the fields that no edit of a running maintenance may change.
 var fixedMaintenance = []string{"spec.cordon", "spec.lockRelease", "spec.maintenanceWindows", "spec.nodeName", "spec.requestorID"}
 
+// WorkBegun reports whether the work of a maintenance in that state has begun.
+func WorkBegun(state maintenancev1.NodeState) bool {
+	return slices.Contains([]maintenancev1.NodeState{
+		maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed, maintenancev1.NodeHealthChecks, maintenancev1.NodeCleaningUp,
+	}, state)
+}
+
 // CheckMaintenance returns the paths of the fields that an edit of a running maintenance in that state changes. It refuses fields that cannot change, and
 // those of steps that have ended: they would have no effect.
 func CheckMaintenance(before, after maintenancev1.NodeMaintenanceSpec, state maintenancev1.NodeState) ([]string, error) {
 	changed := ChangedFields(before, after, "spec.")
-	working := slices.Contains([]maintenancev1.NodeState{
-		maintenancev1.NodeReady, maintenancev1.NodeRequestorFailed, maintenancev1.NodeHealthChecks, maintenancev1.NodeCleaningUp,
-	}, state)
+	working := WorkBegun(state)
 	draining := working || state == maintenancev1.NodeDraining
 	rules := []struct {
 		fields []string

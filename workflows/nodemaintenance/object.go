@@ -10,6 +10,7 @@ import (
 	"drydock.dev/drydock/activities/objects"
 	"drydock.dev/drydock/activities/requests"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
+	"drydock.dev/drydock/internal/edits"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -125,6 +126,10 @@ func (m *nodeMaintenance) followRequestors(before, now []string) {
 func (m *nodeMaintenance) followSpec(before, now maintenancev1.NodeMaintenanceSpec) {
 	receivers := now.Notify // no step depends on them
 	m.spec.Notify, m.in.Object.Spec.Notify = receivers, receivers
+	if edits.WorkBegun(m.state.Status.State) {
+		m.keepAction(now.Action)
+		before.Action, now.Action = m.spec.Action, m.spec.Action
+	}
 	before.AdditionalRequestors, now.AdditionalRequestors, before.Notify, now.Notify = nil, nil, nil, nil
 	//workflowcheck:ignore the order of a comparison does not matter
 	if reflect.DeepEqual(before, now) {
@@ -134,6 +139,14 @@ func (m *nodeMaintenance) followSpec(before, now maintenancev1.NodeMaintenanceSp
 	m.spec, m.in.Object.Spec = now, now
 	m.edits++
 	m.record.log.Info("Request edited", "generation", m.state.Object.Generation)
+}
+
+// keepAction keeps the action with which the work began: its Job must still be found, and removed.
+func (m *nodeMaintenance) keepAction(edited *maintenancev1.Action) {
+	//workflowcheck:ignore the order of a comparison does not matter
+	if !reflect.DeepEqual(m.spec.Action, edited) {
+		m.record.note("the edit of spec.action is ignored: the work has begun")
+	}
 }
 
 // unlessEdited runs a step, and reports whether an edit of the request ended it.

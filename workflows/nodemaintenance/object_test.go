@@ -1,6 +1,7 @@
 package nodemaintenance_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -8,6 +9,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
+	"go.temporal.io/sdk/converter"
 	"k8s.io/apimachinery/pkg/api/meta"
 
 	"drydock.dev/drydock/activities/drain"
@@ -191,6 +194,44 @@ func TestAnObjectThatIsDeletedDuringItsJobStopsIt(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
 	require.Subset(t, w.Called(), []string{"RemoveJob", "AwaitNodeHealthy", "ReturnNode"})
+}
+
+// A Job must still be found to be watched and removed.
+func TestAnObjectKeepsItsActionOnceTheWorkHasBegun(t *testing.T) {
+	for _, during := range []string{"RunJob", "AwaitNodeHealthy"} {
+		t.Run(during, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			in := objectMaintenance()
+			in.Object.Spec.Action = workflowtest.FullMaintenance().Object.Spec.Action
+			edited := make(chan struct{})
+			w.Fail[during] = func(int) error {
+				<-edited
+				return nil
+			}
+			w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+				if info.ActivityType.Name == during {
+					sendRequest(w, func(r *nodemaintenance.ObjectRequest) { r.Generation = 2 })() // without the action
+					close(edited)
+				}
+			})
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+
+			status := workflowtest.RequireResult[workflowtest.NodeStatus](w)
+			require.Contains(t, status.Notes, "the edit of spec.action is ignored: the work has begun")
+			require.NotNil(t, w.InputsOf("ReturnNode")[0].(node.ReturnNodeInput).FinishedJob, "the Job is removed")
+		})
+	}
+}
+
+func TestAnObjectThatLosesItsActionDuringTheJobStillStopsIt(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.Blocked["RunJob"] = true
+	in := objectMaintenance()
+	in.Object.Spec.Action = workflowtest.FullMaintenance().Object.Spec.Action
+	w.EachMinute(sendRequest(w, func(r *nodemaintenance.ObjectRequest) { r.Generation = 2 }), w.CancelWorkflow)
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	workflowtest.RequireCancelled[workflowtest.NodeStatus](w)
+	require.Contains(t, w.Called(), "RemoveJob")
 }
 
 func TestRequestorsOfAnObjectJoinAndLeave(t *testing.T) {
