@@ -36,15 +36,15 @@ func newUpgradePromote(c *cli) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "upgrade-promote --build-id VERSION",
 		Short: "Give new work to a version of the workers, once they run",
-		Long: `Give new work to a version of the workers, once they run. The command waits until workers with this --build-id poll, and then makes it the current version
-of the worker deployment.
+		Long: `Give new work to a version of the workers, once they run. The command waits until workers with this --build-id poll, which takes up to a minute, and then
+makes it the current version of the worker deployment.
 What is running stays with the version that began it, except for what never ends, such as schedulers and maintenance windows.
 
 To go back, promote the former version again, while its workers run. The exit status is 1 if no worker of the version polls within --timeout: then nothing
 is changed.`,
 		Args: operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
-			if err := s.awaitVersion(ctx, deployment, buildID, limit); err != nil {
+			if err := c.awaitVersion(ctx, s, deployment, buildID, limit); err != nil {
 				return err
 			}
 			done, err := s.promote(ctx, deployment, buildID)
@@ -62,41 +62,61 @@ is changed.`,
 	return cmd
 }
 
-// awaitVersion waits until workers of a version poll for workflow and activity tasks.
-func (s *server) awaitVersion(ctx context.Context, deployment, buildID string, limit time.Duration) error {
+// awaitVersion waits until workers of a version poll for workflow and activity tasks. Temporal lists a poller for minutes after it is gone, so that only a
+// poll since the first look counts. Both times are the server's.
+func (c *cli) awaitVersion(ctx context.Context, s *server, deployment, buildID string, limit time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
+	c.warn("waiting until workers with --deployment=%s --build-id=%s poll task queue %s: a worker that runs polls at least once a minute", deployment, buildID, temporal.TaskQueue)
+	first, err := s.lastPolls(ctx, deployment, buildID)
 	for {
-		polled, err := s.polls(ctx, deployment, buildID)
-		if polled {
-			return nil
-		}
 		select {
 		case <-ctx.Done():
 			return errors.Join(fmt.Errorf("no worker with --deployment=%s --build-id=%s polls task queue %s: nothing is changed", deployment, buildID, temporal.TaskQueue), err)
 		case <-time.After(time.Second):
 		}
+		var last polls
+		last, err = s.lastPolls(ctx, deployment, buildID)
+		switch {
+		case err != nil:
+		case first == nil:
+			first = last
+		case last.since(first):
+			return nil
+		}
 	}
 }
 
-// polls reports whether workers of a version poll for all kinds of tasks.
-func (s *server) polls(ctx context.Context, deployment, buildID string) (bool, error) {
-	for _, queueType := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
-		queue, err := s.DescribeTaskQueue(ctx, temporal.TaskQueue, queueType)
-		if err != nil {
-			return false, err
-		}
-		polled := false
-		for _, poller := range queue.GetPollers() {
-			version := versionOf(poller.GetDeploymentOptions())
-			polled = polled || time.Since(poller.GetLastAccessTime().AsTime()) < pollerMemory &&
-				version.GetDeploymentName() == deployment && version.GetBuildId() == buildID
-		}
-		if !polled {
-			return false, nil
+// polls has the time of the last poll for each kind of task.
+type polls map[enumspb.TaskQueueType]time.Time
+
+// since reports whether there was a poll for every kind of task since others.
+func (p polls) since(others polls) bool {
+	for kind, last := range p {
+		if !last.After(others[kind]) {
+			return false
 		}
 	}
-	return true, nil
+	return true
+}
+
+// lastPolls returns the last polls of the workers of a version; the zero time: there was none.
+func (s *server) lastPolls(ctx context.Context, deployment, buildID string) (polls, error) {
+	found := polls{}
+	for _, kind := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
+		queue, err := s.DescribeTaskQueue(ctx, temporal.TaskQueue, kind)
+		if err != nil {
+			return nil, err
+		}
+		found[kind] = time.Time{}
+		for _, poller := range queue.GetPollers() {
+			version, at := versionOf(poller.GetDeploymentOptions()), poller.GetLastAccessTime().AsTime()
+			if version.GetDeploymentName() == deployment && version.GetBuildId() == buildID && at.After(found[kind]) {
+				found[kind] = at
+			}
+		}
+	}
+	return found, nil
 }
 
 // promote makes a version current.

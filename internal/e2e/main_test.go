@@ -53,7 +53,11 @@ func run(m *testing.M) (code int) {
 		count = spokesAlone
 	}
 	f, err := fleet.Start(ctx, fleet.Options{
-		Spokes: count, Workers: workers, Temporal: devstack.TemporalOptions{PostgreSQL: devstacktest.OnPostgreSQL()}, Output: os.Stderr,
+		Spokes: count, Workers: workers, Temporal: devstack.TemporalOptions{
+			PostgreSQL: devstacktest.OnPostgreSQL(),
+			// upgrade-promote waits for the next poll of a worker.
+			DynamicConfig: map[string]string{"matching.longPollExpirationInterval": `"10s"`},
+		}, Output: os.Stderr,
 	})
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
