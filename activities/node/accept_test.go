@@ -101,3 +101,17 @@ func TestARefusedRequestSignalsNoWorkflow(t *testing.T) {
 	require.Equal(t, temporal.ErrNotFound, temporal.ErrorType(err), "%v", err)
 	require.Empty(t, append(signalled, others...))
 }
+
+// The refusal may follow an attempt whose answer was lost, because the clusters file has changed since.
+func TestARefusedRequestLeavesNoMarkOfAnEarlierAttempt(t *testing.T) {
+	in := node.PlanMaintenanceInput{NodeRef: activitytest.TestNode(t)}
+	accepted, _, err := accept(t, in, maintenancev1.NodeMaintenanceSpec{RequestorID: "ops.example.com", NodeName: in.Node})
+	require.NoError(t, err)
+	require.NotNil(t, accepted.Planned)
+	_, _, err = accept(t, in, maintenancev1.NodeMaintenanceSpec{RequestorID: "", NodeName: in.Node})
+	require.Equal(t, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)
+	freed := &corev1.Node{}
+	require.NoError(t, activitytest.TestCluster(t).Client.Get(t.Context(), kubeclient.ObjectKey{Name: in.Node}, freed))
+	require.Nil(t, kube.FindNodeCondition(freed, kube.ConditionMaintenancePlanned))
+	require.False(t, kube.OwnedBy(freed, in.Owner))
+}

@@ -108,6 +108,15 @@ func (n *Activities) PlanMaintenance(ctx context.Context, in PlanMaintenanceInpu
 	return PlanMaintenanceResult{Warning: warning}, nil
 }
 
+// RemovePlan removes what PlanMaintenance has set for a maintenance that will not begin.
+func RemovePlan(ctx context.Context, clusters *kube.Clusters, of activitykit.NodeRef) error {
+	cluster, err := clusters.Cluster(ctx, of.Cluster)
+	if err == nil {
+		_, _, err = returnNode(ctx, cluster, ReturnNodeInput{NodeRef: of})
+	}
+	return err
+}
+
 // holder returns the ownership mark of another maintenance of the node; "": none.
 func holder(node *corev1.Node, owner string) string {
 	if found := kube.Owner(node); found != owner {

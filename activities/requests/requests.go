@@ -65,9 +65,17 @@ func Unwanted(request objects.Request) bool {
 
 // AcceptMaintenance checks the request, and finds the workers of its cluster. Then it wakes the sweeper, which cleans up if the workflow is terminated,
 // subscribes the workflow to the emergency stop, marks the node as planned and requests a slot. For a cluster of other workers it leaves the steps on the
-// cluster, and all after them, to the workflow.
+// cluster, and all after them, to the workflow. An attempt that refuses the request removes the mark of an earlier one, whose answer was lost.
 // Errors: InvalidSpec of the request; ClusterUnknown, to retry on another worker; NotFound if no worker serves the cluster.
 func (a *Activities) AcceptMaintenance(ctx context.Context, in AcceptMaintenanceInput) (Accepted, error) {
+	accepted, err := a.accept(ctx, in)
+	if temporal.Final(err) {
+		logLeft(ctx, in, "a mark of an earlier attempt is left to the sweeper", node.RemovePlan(ctx, a.Nodes.Clusters, in.Plan.NodeRef))
+	}
+	return accepted, err
+}
+
+func (a *Activities) accept(ctx context.Context, in AcceptMaintenanceInput) (Accepted, error) {
 	if err := a.Rollouts.CheckNodeMaintenance(ctx, in.Written); err != nil {
 		return Accepted{}, err
 	}
