@@ -63,3 +63,65 @@ func largeInput(nodes, requests, budgets int) scheduling.Input {
 	}
 	return in
 }
+
+// longQueue returns a state with requests of as many owners, for nodes of a cluster in which 50 may be under maintenance, and the sets of the owners.
+func longQueue(requests, nodes, budgets int) (*scheduling.SlotState, []scheduling.SlotRequests) {
+	in := largeInput(nodes, requests, budgets)
+	in.Config.MaxParallelOperations = new(intstr.FromInt32(50))
+	update := scheduling.NodeUpdate{Watch: noon, First: true, Last: true, Config: &in.Config}
+	for _, node := range in.Nodes {
+		update.Nodes = append(update.Nodes, scheduling.ObservedNode{Node: node})
+	}
+	state := &scheduling.SlotState{}
+	state.Update(update, noon)
+	sets := make([]scheduling.SlotRequests, len(in.Requests))
+	for i, request := range in.Requests {
+		sets[i] = scheduling.SlotRequests{
+			Owner:   scheduling.SlotOwner{WorkflowID: "node/production-eu-central-1/default/" + request.Name, FirstRunID: fmt.Sprintf("0195f2c4-6d2c-7a0e-9d61-%012x", i*0x9e3779b1)},
+			Version: 1, Namespace: request.Namespace, Requestor: request.Requestor, Maintenances: "node/production-eu-central-1/default/",
+			Slots: []scheduling.Slot{{Number: 1, Name: request.Name, Node: request.Node, Since: request.Since}},
+		}
+	}
+	return state, sets
+}
+
+// A scheduler receives the requests one by one, and may decide after each.
+func BenchmarkReceive(b *testing.B) {
+	for _, requests := range []int{100, 1000, 10_000} {
+		b.Run(fmt.Sprintf("%d requests", requests), func(b *testing.B) {
+			for b.Loop() {
+				state, sets := longQueue(requests, 5000, 0)
+				for _, set := range sets {
+					state.Receive(set, noon)
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Microseconds())/float64(b.N*requests), "µs/request")
+		})
+	}
+}
+
+// A hand-over is the return of one slot, and the grant of the next.
+func BenchmarkHandOver(b *testing.B) {
+	for _, requests := range []int{100, 1000, 10_000} {
+		for _, budgets := range []int{0, 3} {
+			b.Run(fmt.Sprintf("%d requests, %d budgets", requests, budgets), func(b *testing.B) {
+				state, sets := longQueue(requests, 5000, budgets)
+				for _, set := range sets {
+					state.Receive(set, noon)
+				}
+				now := noon
+				state.Decide(now, nil)
+				b.ReportAllocs()
+				for b.Loop() {
+					now = now.Add(50 * time.Millisecond)
+					held := state.Slots()[0]
+					state.Return(scheduling.HeldSlot{Owner: held.Owner, Number: 1}.Return(false), now)
+					state.Decide(now, nil)
+					set := sets[0]
+					set.Owner.FirstRunID, set.Slots = fmt.Sprint(now), []scheduling.Slot{{Number: 1, Name: held.Name, Node: held.Node, Since: now}}
+					state.Receive(set, now) // the queue stays as long
+				}
+			})
+		}
+	}
+}
