@@ -90,6 +90,60 @@ func signalScheduler(ctx context.Context, server activitykit.Starter, cluster, s
 	return nil
 }
 
+// SendResponses delivers responses to slot owners. It returns the owners whose workflows are closed.
+func (s *Activities) SendResponses(ctx context.Context, responses []scheduling.SlotResponse) ([]scheduling.SlotOwner, error) {
+	isClosed := make([]bool, len(responses))
+	sends, sending := errgroup.WithContext(ctx)
+	sends.SetLimit(activitykit.MaxParallelRequests)
+	for i, response := range responses {
+		sends.Go(func() (err error) {
+			isClosed[i], err = s.signalOwner(sending, response.Owner.WorkflowID, temporal.SignalSlotResponse, response)
+			return err
+		})
+	}
+	if err := sends.Wait(); err != nil {
+		return nil, err
+	}
+	var closed []scheduling.SlotOwner
+	for i, response := range responses {
+		if isClosed[i] {
+			closed = append(closed, response.Owner)
+		}
+	}
+	return closed, nil
+}
+
+// RequestResyncInput names slot owners by their workflow ids, and the scheduler that asks them.
+type RequestResyncInput struct {
+	Owners []string          `json:"owners"`
+	Resync scheduling.Resync `json:"resync"`
+}
+
+// RequestResync asks slot owners for their requests and slots. Closed ones have none.
+func (s *Activities) RequestResync(ctx context.Context, in RequestResyncInput) error {
+	sends, sending := errgroup.WithContext(ctx)
+	sends.SetLimit(activitykit.MaxParallelRequests)
+	for _, owner := range in.Owners {
+		sends.Go(func() error {
+			_, err := s.signalOwner(sending, owner, temporal.SignalResync, in.Resync)
+			return err
+		})
+	}
+	return sends.Wait()
+}
+
+// signalOwner signals a slot owner, and reports whether its workflow is closed.
+func (s *Activities) signalOwner(ctx context.Context, id, signal string, payload any) (closed bool, err error) {
+	err = s.Temporal.SignalWorkflow(ctx, id, "", signal, payload)
+	if _, closed := errors.AsType[*serviceerror.NotFound](err); closed {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("signal the slot owner %s: %w", id, err)
+	}
+	return false, nil
+}
+
 // FindSlotOwners returns the ids of the workflows that may request slots of a cluster or have them: its rollouts, and its maintenances without a rollout.
 // Workflows that started within the last moments may be missing.
 func (s *Activities) FindSlotOwners(ctx context.Context, cluster string) ([]string, error) {

@@ -279,7 +279,7 @@ func (a *schedulerFleet) runsOfScheduler(t *testing.T) (runs []slots.SchedulerIn
 
 // carriesSlot reports whether a run started with a slot that an owner had in the run before.
 func carriesSlot(run slots.SchedulerInput, owner string) bool {
-	return run.Carried != nil && slices.ContainsFunc(run.Carried.Slots.Requesters, func(r scheduling.Requester) bool {
+	return run.Carried != nil && slices.ContainsFunc(run.Carried.Slots.Requesters, func(r *scheduling.Requester) bool {
 		return r.Owner.WorkflowID == owner && slices.ContainsFunc(r.Slots, func(e scheduling.SlotEntry) bool { return e.Status == scheduling.SlotGranted })
 	})
 }

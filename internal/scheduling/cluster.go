@@ -61,8 +61,11 @@ func (c *cluster) addAbsent(name string) *member {
 
 // addToPools adds a node to its pools and returns them.
 func (c *cluster) addToPools(node Node) []*pool {
-	joined := append(make([]*pool, 0, 1+len(c.budgets)), c.pools[0])
 	c.pools[0].size++
+	if len(c.budgets) == 0 {
+		return c.pools[:1]
+	}
+	joined := append(make([]*pool, 0, 1+len(c.budgets)), c.pools[0])
 	for _, budget := range c.budgets {
 		pool := budget.zoneOf(node)
 		if pool == nil {

@@ -2,7 +2,6 @@ package scheduling
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
@@ -34,24 +33,30 @@ type QueueEntry struct {
 // Outcome is a decision with its consequences.
 type Outcome struct {
 	Decision
-	// Responses to send to the owners.
+	// Responses to the owners of new grants, and of requests that have ended.
 	Responses []SlotResponse
 	// Again is when to decide again without a change; zero: never.
 	Again time.Time
 }
 
-// Decide grants requests within the budgets, and answers the owners. During a standstill it grants nothing; standstill is the reason.
+// Decide grants requests within the budgets, and answers their owners. During a standstill it grants nothing; standstill is the reason. Reports answers
+// the others.
 func (s *SlotState) Decide(now time.Time, standstill *drydockv1.Wait) Outcome {
-	out := Outcome{Again: s.expire(now), Decision: s.decision(now, standstill)}
-	s.grant(out.Granted)
+	next := s.expire(now)
+	decision, granted, waiting := s.decision(now, standstill)
+	out := Outcome{Again: next, Decision: decision}
+	s.grant(granted)
+	s.noteWaits(decision, waiting)
 	s.respond(&out, now)
 	return out
 }
 
 // Missing returns the nodes of waiting requests that the watch has not listed.
 func (d Decision) Missing() (nodes []string) {
-	for _, w := range d.Waiting {
-		if w.Reason == NodeNotFound && !slices.Contains(nodes, w.Node) {
+	seen := map[string]bool{}
+	for i := range d.Waiting {
+		if w := &d.Waiting[i]; w.Reason == NodeNotFound && !seen[w.Node] {
+			seen[w.Node] = true
 			nodes = append(nodes, w.Node)
 		}
 	}
@@ -60,12 +65,13 @@ func (d Decision) Missing() (nodes []string) {
 
 // expire ends entries whose Until has passed, and returns when the next slot becomes free.
 func (s *SlotState) expire(now time.Time) (next time.Time) {
-	for i := range s.Requesters {
-		for j := range s.Requesters[i].Slots {
-			e := &s.Requesters[i].Slots[j]
+	for _, r := range s.Requesters {
+		for i := range r.Slots {
+			e := &r.Slots[i]
 			switch {
 			case e.Until.IsZero():
 			case !e.Until.After(now):
+				s.change(r, e, SlotOver)
 				*e = SlotEntry{Number: e.Number, Status: SlotOver, Unlisted: e.Unlisted}
 			case e.Status == SlotEnding:
 				next = Earlier(next, e.Until)
@@ -97,106 +103,110 @@ func (s *SlotState) Standstill(why *drydockv1.Wait) *drydockv1.Wait {
 	return nil
 }
 
-// decision schedules all requests. In a standstill all wait for its end, in order of rank.
-func (s *SlotState) decision(now time.Time, standstill *drydockv1.Wait) Decision {
+// decision schedules all requests, and returns the entries of the granted and the waiting ones. In a standstill all wait for its end, in order of rank.
+func (s *SlotState) decision(now time.Time, standstill *drydockv1.Wait) (decision Decision, granted, waiting []ownedEntry) {
 	standstill = s.Standstill(standstill)
-	in := s.input(now)
+	in, entries, marks := s.input(now)
 	if standstill != nil {
 		in.Config.MaxParallelOperations = new(intstr.FromInt32(0))
 	}
-	decision := Schedule(in)
+	decision, grantedAt, waitingAt := schedule(in)
 	for i := range decision.Waiting {
 		w := &decision.Waiting[i]
-		observed := s.node(w.Node)
 		switch {
 		case standstill != nil:
 			w.Reason, w.Message = Reason(standstill.Reason), standstill.Message
-		case w.Reason == NodeBusy && observed != nil && s.markCounts(*observed):
-			w.Message = fmt.Sprintf("node %s is under maintenance by %s; it is next after the node is returned", w.Node, observed.Maintenance)
+		case w.Reason == NodeBusy && marks[w.Node] != "":
+			w.Message = fmt.Sprintf("node %s is under maintenance by %s; it is next after the node is returned", w.Node, marks[w.Node])
 		}
 	}
-	return decision
+	return decision, entriesAt(entries, grantedAt), entriesAt(entries, waitingAt)
 }
 
-// input returns the input of a decision. A counting mark is a granted request.
-func (s *SlotState) input(now time.Time) Input {
-	in := Input{Nodes: make([]Node, 0, len(s.Nodes)), Config: s.Config, Now: now}
-	for _, observed := range s.Nodes {
+// ownedEntry is an entry with its requester.
+type ownedEntry struct {
+	*SlotEntry
+	requester *Requester
+}
+
+func entriesAt(entries []ownedEntry, indexes []int) []ownedEntry {
+	found := make([]ownedEntry, len(indexes))
+	for i, index := range indexes {
+		found[i] = entries[index]
+	}
+	return found
+}
+
+// input returns the input of a decision with the entries of its requests, and the counting marks by node. Such a mark is a granted request without an entry.
+func (s *SlotState) input(now time.Time) (in Input, entries []ownedEntry, marks map[string]string) {
+	in = Input{Nodes: make([]Node, 0, len(s.Nodes)), Requests: make([]SlotRequest, 0, len(s.Requesters)), Config: s.Config, Now: now}
+	entries, marks = make([]ownedEntry, 0, len(s.Requesters)), s.countingMarks()
+	for i := range s.Nodes {
+		observed := &s.Nodes[i]
 		in.Nodes = append(in.Nodes, observed.Node)
-		if s.markCounts(observed) {
-			in.Requests = append(in.Requests, SlotRequest{Request: Request{Node: observed.Name, Name: observed.Maintenance}, Granted: true})
+		if mark := marks[observed.Name]; mark != "" {
+			in.Requests = append(in.Requests, SlotRequest{Request: Request{Node: observed.Name, Name: mark}, Granted: true})
+			entries = append(entries, ownedEntry{})
 		}
 	}
 	for _, r := range s.Requesters {
-		for _, e := range r.Slots {
-			if e.counts() || e.Status == SlotWaiting {
+		for i := range r.Slots {
+			if e := &r.Slots[i]; e.counts() || e.Status == SlotWaiting {
 				in.Requests = append(in.Requests, SlotRequest{Request: e.Request, Since: e.Since, Granted: e.counts()})
+				entries = append(entries, ownedEntry{e, r})
 			}
 		}
 	}
-	return in
+	return in, entries, marks
 }
 
-// markCounts reports whether a node has the mark of a maintenance without a slot: for example of a terminated one, until the sweeper removes the mark.
-func (s *SlotState) markCounts(observed ObservedNode) bool {
-	if observed.Maintenance == "" {
-		return false
-	}
+// countingMarks returns, by node, the marks of maintenances without a slot: for example of a terminated one, until the sweeper removes the mark.
+func (s *SlotState) countingMarks() map[string]string {
+	held, returned := map[string]bool{}, map[string]bool{}
 	for _, r := range s.Requesters {
-		if slices.ContainsFunc(r.Slots, func(e SlotEntry) bool {
-			return e.counts() && e.Node == observed.Name || e.Status == SlotReturned && e.Maintenance == observed.Maintenance
-		}) {
-			return false
+		for i := range r.Slots {
+			switch e := &r.Slots[i]; {
+			case e.counts():
+				held[e.Node] = true
+			case e.Status == SlotReturned:
+				returned[e.Maintenance] = true
+			}
 		}
 	}
-	return true
+	marks := map[string]string{}
+	for i := range s.Nodes {
+		if node := &s.Nodes[i]; node.Maintenance != "" && !held[node.Name] && !returned[node.Maintenance] {
+			marks[node.Name] = node.Maintenance
+		}
+	}
+	return marks
 }
 
 // grant grants requests. From now on, a mark belongs to the new maintenance, even if an earlier one with the same id has returned its node.
-func (s *SlotState) grant(granted []Request) {
-	waiting := s.waiting()
-	for _, request := range granted {
-		found := waiting[request]
-		if len(found) == 0 {
-			continue
-		}
-		entry := found[0].entry
-		entry.Status = SlotGranted
-		for i := range s.Requesters {
-			for j := range s.Requesters[i].Slots {
-				if e := &s.Requesters[i].Slots[j]; e.Status == SlotReturned && e.Maintenance == entry.Maintenance {
-					e.Status = SlotOver
-				}
+func (s *SlotState) grant(granted []ownedEntry) {
+	if len(granted) == 0 {
+		return
+	}
+	started := map[string]bool{}
+	for _, entry := range granted {
+		s.change(entry.requester, entry.SlotEntry, SlotGranted)
+		started[entry.Maintenance] = true
+	}
+	for _, r := range s.Requesters {
+		for i := range r.Slots {
+			if e := &r.Slots[i]; e.Status == SlotReturned && started[e.Maintenance] {
+				s.change(r, e, SlotOver)
 			}
 		}
 	}
-}
-
-// ownedEntry is an entry with its owner.
-type ownedEntry struct {
-	owner SlotOwner
-	entry *SlotEntry
-}
-
-// waiting returns the waiting entries by request, in order of their owners.
-func (s *SlotState) waiting() map[Request][]ownedEntry {
-	entries := map[Request][]ownedEntry{}
-	for i := range s.Requesters {
-		for j := range s.Requesters[i].Slots {
-			if e := &s.Requesters[i].Slots[j]; e.Status == SlotWaiting {
-				entries[e.Request] = append(entries[e.Request], ownedEntry{s.Requesters[i].Owner, e})
-			}
-		}
-	}
-	return entries
 }
 
 // Slots returns the granted slots, in the order of their requests.
 func (s *SlotState) Slots() []QueueEntry {
 	places := []QueueEntry{}
 	for _, r := range s.Requesters {
-		for _, e := range r.Slots {
-			if e.counts() {
+		for i := range r.Slots {
+			if e := &r.Slots[i]; e.counts() {
 				places = append(places, QueueEntry{Request: e.Request, Owner: r.Owner, Since: e.Since})
 			}
 		}
@@ -206,14 +216,13 @@ func (s *SlotState) Slots() []QueueEntry {
 
 // Queue returns the granted slots, then the waiting requests in order of rank.
 func (s *SlotState) Queue(now time.Time, standstill *drydockv1.Wait) []QueueEntry {
-	places, waiting := s.Slots(), s.waiting()
-	for i, w := range s.decision(now, standstill).Waiting {
-		if found := waiting[w.Request]; len(found) > 0 {
-			waiting[w.Request] = found[1:]
-			places = append(places, QueueEntry{
-				Request: w.Request, Owner: found[0].owner, Since: found[0].entry.Since, Rank: i + 1, Reason: w.Reason, Message: w.Message,
-			})
-		}
+	places := s.Slots()
+	decision, _, waiting := s.decision(now, standstill)
+	for i := range decision.Waiting {
+		w, entry := &decision.Waiting[i], waiting[i]
+		places = append(places, QueueEntry{
+			Request: w.Request, Owner: entry.requester.Owner, Since: entry.Since, Rank: i + 1, Reason: w.Reason, Message: w.Message,
+		})
 	}
 	return places
 }

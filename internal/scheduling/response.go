@@ -16,124 +16,162 @@ const (
 	// messageInterval is the minimum time between messages of the same reason, for example when the slots go to other nodes. It grows to a tenth of the
 	// time that the request has waited, up to maxMessageInterval, so that a wait of months does not fill the history of the owner.
 	messageInterval, maxMessageInterval = time.Minute, time.Hour
-	// maxResponses limits the responses of one decision: the server blocks a run with too many outgoing signals.
-	maxResponses = 100
+	// reasonPace and messagePace are the minimum intervals for each waiting owner: together, thousands of them get no more than a hundred reasons, and one
+	// further message, a second.
+	reasonPace, messagePace = 10 * time.Millisecond, time.Second
+	// maxResponses limits the responses of one decision: the server blocks a run with too many outgoing signals. maxReports is the same for reports.
+	maxResponses, maxReports = 100, 100
 	// maxBlockers limits the requests in a response: they have similar reasons.
 	maxBlockers = 10
 )
 
-// respond adds the responses that are due.
+// respond adds the responses with new grants and ended requests.
 func (s *SlotState) respond(out *Outcome, now time.Time) {
-	waits := s.waits(out.Waiting, now)
-	for i := range s.Requesters {
-		r := &s.Requesters[i]
-		if r.Closed {
-			continue
-		}
-		wait := waits[r.Owner]
-		response := r.response(wait)
-		switch due := r.responseDue(response, wait, now); {
-		case due.IsZero():
+	for _, r := range s.Requesters {
+		switch due := later(now, r.RetryAt); {
+		case r.Closed || !r.hasNews():
 		case due.After(now):
 			out.Again = Earlier(out.Again, due)
 		case len(out.Responses) == maxResponses:
 			out.Again = now
 		default:
-			s.Responses++
-			response.Number = s.Responses
-			out.Responses = append(out.Responses, response)
-			r.recordSent(response, now)
+			out.Responses = append(out.Responses, s.send(r, now))
 		}
 	}
 }
 
-// ownerWait is the wait of an owner's first request, and the time of that request.
-type ownerWait struct {
-	drydockv1.Wait
-	requested time.Time
-}
-
-// waits returns the wait of each owner with waiting requests, which are its blockers.
-func (s *SlotState) waits(queue []Waiting, now time.Time) map[SlotOwner]*ownerWait {
-	waiting, counts, waits := s.waiting(), map[SlotOwner]int{}, map[SlotOwner]*ownerWait{}
-	for _, w := range queue {
-		found := waiting[w.Request]
-		if len(found) == 0 {
+// Reports returns responses that only say why requests wait, after the last decision. next is when the next one is due; zero: none is. Nothing depends on
+// them but what people see, so they may be late if many owners wait.
+func (s *SlotState) Reports(now time.Time) (reports []SlotResponse, next time.Time) {
+	for _, r := range s.Requesters {
+		if r.Closed || r.hasNews() {
 			continue
 		}
-		waiting[w.Request] = found[1:]
-		owner := found[0].owner
-		counts[owner]++
-		wait := waits[owner]
-		if wait == nil {
-			wait = &ownerWait{
-				requested: found[0].entry.Since, Wait: drydockv1.Wait{Reason: string(w.Reason), Message: w.Message, Since: metav1.NewTime(now)},
-			}
-			waits[owner] = wait
-		}
-		if len(wait.Blockers) < maxBlockers {
-			wait.Blockers = append(wait.Blockers, drydockv1.Blocker{Kind: "Node", Name: w.Node, Reason: string(w.Reason), Message: w.Message})
+		switch due := s.reportDue(r, now); {
+		case due.IsZero():
+		case due.After(now):
+			next = Earlier(next, due)
+		case len(reports) == maxReports:
+			next = now
+		default:
+			reports = append(reports, s.send(r, now))
 		}
 	}
-	for i := range s.Requesters {
-		owner := s.Requesters[i].Owner
-		if count := counts[owner]; count > 1 {
-			wait := waits[owner]
-			wait.Message = fmt.Sprintf("%s is next of %d: %s", wait.Blockers[0].Name, count, wait.Message)
-		}
-	}
-	return waits
+	return reports, next
 }
 
-// response returns the whole response for an owner.
-func (r *Requester) response(wait *ownerWait) SlotResponse {
-	response := SlotResponse{Owner: r.Owner, Version: r.Version}
-	for _, e := range r.Slots {
-		switch e.Status {
+// ownerWait has the waiting requests of an owner.
+type ownerWait struct {
+	// count is their number, and requested the time of the first in order of rank.
+	count     int
+	requested time.Time
+	// first are the first of them, as indexes in the decision.
+	first []int
+}
+
+// noteWaits notes the waiting requests of each owner.
+func (s *SlotState) noteWaits(decision Decision, waiting []ownedEntry) {
+	s.decided, s.waiting = decision, 0
+	for _, r := range s.Requesters {
+		r.wait.count, r.wait.first = 0, r.wait.first[:0]
+	}
+	for i, entry := range waiting {
+		wait := &entry.requester.wait
+		if wait.count++; wait.count == 1 {
+			s.waiting++
+			wait.requested = entry.Since
+		}
+		if len(wait.first) < maxBlockers {
+			wait.first = append(wait.first, i)
+		}
+	}
+}
+
+// waitOf returns why the first request of an owner waits; empty: none waits.
+func (s *SlotState) waitOf(r *Requester) (reason, message string) {
+	if r.wait.count == 0 {
+		return "", ""
+	}
+	first := &s.decided.Waiting[r.wait.first[0]]
+	if r.wait.count > 1 {
+		return string(first.Reason), fmt.Sprintf("%s is next of %d: %s", first.Node, r.wait.count, first.Message)
+	}
+	return string(first.Reason), first.Message
+}
+
+// hasNews reports whether a grant or the end of a request is due to the owner.
+func (r *Requester) hasNews() bool {
+	for i := range r.Slots {
+		switch e := &r.Slots[i]; e.Status {
+		case SlotGranted:
+			if !slices.Contains(r.Sent.Granted, e.Number) {
+				return true
+			}
+		case SlotNodeGone:
+			if !slices.Contains(r.Sent.NodesGone, e.Number) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// reportDue returns when to report why requests wait; zero: the owner knows. A new reason is due after waitReportDelay, and a new message of the same reason
+// after messageInterval.
+func (s *SlotState) reportDue(r *Requester, now time.Time) time.Time {
+	reason, message := s.waitOf(r)
+	if reason != r.Sent.Reason {
+		if r.ChangedAt.IsZero() {
+			r.ChangedAt = now
+		}
+		return later(later(r.ChangedAt.Add(waitReportDelay), r.RetryAt), r.SentAt.Add(s.pace(reasonPace)))
+	}
+	r.ChangedAt = time.Time{}
+	if message == r.Sent.Message {
+		return time.Time{}
+	}
+	interval := min(max(messageInterval, r.SentAt.Sub(r.wait.requested)/10), maxMessageInterval)
+	return r.SentAt.Add(max(interval, s.pace(messagePace)))
+}
+
+// Waiting returns the number of owners with requests that the last decision lets wait.
+func (s *SlotState) Waiting() int { return s.waiting }
+
+// pace returns the interval for each owner that gives all waiting owners the given one together.
+func (s *SlotState) pace(interval time.Duration) time.Duration {
+	return time.Duration(s.waiting) * interval
+}
+
+// send returns the whole response for an owner, and records it.
+func (s *SlotState) send(r *Requester, now time.Time) SlotResponse {
+	s.Responses++
+	response := SlotResponse{Owner: r.Owner, Version: r.Version, Number: s.Responses}
+	for i := range r.Slots {
+		switch e := &r.Slots[i]; e.Status {
 		case SlotGranted:
 			response.Granted = append(response.Granted, e.Number)
 		case SlotNodeGone:
 			response.NodesGone = append(response.NodesGone, e.Number)
 		}
 	}
-	if wait != nil {
-		response.Wait = &wait.Wait
+	reason, message := s.waitOf(r)
+	if reason != "" {
+		response.Wait = &drydockv1.Wait{Reason: reason, Message: message, Since: metav1.NewTime(now)}
 	}
+	for _, i := range r.wait.first {
+		w := &s.decided.Waiting[i]
+		response.Wait.Blockers = append(response.Wait.Blockers, drydockv1.Blocker{Kind: "Node", Name: w.Node, Reason: string(w.Reason), Message: w.Message})
+	}
+	r.Sent = SentResponse{Number: response.Number, Granted: response.Granted, NodesGone: response.NodesGone, Reason: reason, Message: message}
+	r.SentAt, r.ChangedAt, r.RetryAt = now.Truncate(time.Second), time.Time{}, time.Time{}
 	return response
 }
 
-// responseDue returns when to send a response; zero: it has no news. A grant is due now. A new reason is due after waitReportDelay, and a new message of
-// the same reason after messageInterval.
-func (r *Requester) responseDue(next SlotResponse, wait *ownerWait, now time.Time) time.Time {
-	if !includes(r.Sent.Granted, next.Granted) || !includes(r.Sent.NodesGone, next.NodesGone) {
-		return later(now, r.RetryAt)
+// Undelivered records that a response did not reach its owner, which gets it again, but not before retryAt.
+func (s *SlotState) Undelivered(response SlotResponse, retryAt time.Time) {
+	if r := s.known(response.Owner); r != nil && r.Sent.Number <= response.Number {
+		r.Sent, r.SentAt, r.ChangedAt, r.RetryAt, r.unreached = SentResponse{}, time.Time{}, time.Time{}, retryAt, true
 	}
-	sentReason, sentMessage := reasonAndMessage(r.Sent.Wait)
-	reason, message := reasonAndMessage(next.Wait)
-	if reason != sentReason {
-		if r.ChangedAt.IsZero() {
-			r.ChangedAt = now
-		}
-		return later(r.ChangedAt.Add(waitReportDelay), r.RetryAt)
-	}
-	r.ChangedAt = time.Time{}
-	if message == sentMessage {
-		return time.Time{}
-	}
-	return r.SentAt.Add(min(max(messageInterval, r.SentAt.Sub(wait.requested)/10), maxMessageInterval))
-}
-
-// recordSent records a response for the comparison with later ones, without its blockers.
-func (r *Requester) recordSent(response SlotResponse, now time.Time) {
-	if response.Wait != nil {
-		response.Wait = &drydockv1.Wait{Reason: response.Wait.Reason, Message: response.Wait.Message}
-	}
-	r.Sent, r.SentAt, r.ChangedAt, r.RetryAt = response, now, time.Time{}, time.Time{}
-}
-
-// includes reports whether known contains all numbers.
-func includes(known, numbers []int64) bool {
-	return !slices.ContainsFunc(numbers, func(number int64) bool { return !slices.Contains(known, number) })
 }
 
 func later(a, b time.Time) time.Time {
@@ -141,11 +179,4 @@ func later(a, b time.Time) time.Time {
 		return b
 	}
 	return a
-}
-
-func reasonAndMessage(wait *drydockv1.Wait) (reason, message string) {
-	if wait == nil {
-		return "", ""
-	}
-	return wait.Reason, wait.Message
 }

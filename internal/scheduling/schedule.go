@@ -2,10 +2,6 @@
 // slots. It is pure.
 package scheduling
 
-import (
-	"fmt"
-)
-
 // Decision has the requests that may start now, and the reasons of the others. `drydock node schedule -o json` prints its JSON.
 type Decision struct {
 	// AvailableSlots is the number of further nodes that may be under maintenance.
@@ -65,21 +61,30 @@ func BudgetReason(name string) Reason { return Reason("Budget/" + name) }
 // Schedule grants the waiting requests that fit, in order of rank. A request that does not fit is skipped with its reason, so that it never blocks a slot
 // that another request could use.
 func Schedule(in Input) Decision {
+	decision, _, _ := schedule(in)
+	return decision
+}
+
+// schedule also returns the indexes in the input of the requests that the decision grants, and of those that it lets wait.
+func schedule(in Input) (decision Decision, granted, waiting []int) {
 	cluster := newCluster(in)
-	free, ranked := cluster.capacity(), Ranked(in)
-	decision := Decision{
+	free, candidates := cluster.capacity(), candidatesOf(in)
+	decision = Decision{
 		AvailableSlots: free.slots, CanBecomeUnavailable: free.outages,
-		Granted: []Request{}, Waiting: make([]Waiting, 0, len(ranked)),
+		Granted: []Request{}, Waiting: make([]Waiting, 0, len(candidates)),
 	}
-	for i := range ranked {
-		if reason, message := cluster.consider(&ranked[i]); reason != "" {
-			decision.Waiting = append(decision.Waiting, Waiting{Request: ranked[i], Reason: reason, Message: message})
+	waiting = make([]int, 0, len(candidates))
+	for _, candidate := range candidates {
+		if reason, message := cluster.consider(&candidate.Request); reason != "" {
+			decision.Waiting = append(decision.Waiting, Waiting{Request: candidate.Request, Reason: reason, Message: message})
+			waiting = append(waiting, candidate.index)
 			continue
 		}
-		decision.Granted = append(decision.Granted, ranked[i])
+		decision.Granted = append(decision.Granted, candidate.Request)
+		granted = append(granted, candidate.index)
 	}
 	decision.left = cluster.capacity()
-	return decision
+	return decision, granted, waiting
 }
 
 // consider grants the request, or returns why it waits.
@@ -89,9 +94,9 @@ func (c *cluster) consider(request *Request) (Reason, string) {
 	case node == nil:
 		return NodeNotFound, "the cluster has no node " + request.Node
 	case node.holder != nil:
-		return NodeBusy, fmt.Sprintf("node %s is under maintenance for %s", request.Node, node.holder.describe())
+		return NodeBusy, "node " + request.Node + " is under maintenance for " + node.holder.describe()
 	case node.first != nil:
-		return LowerRank, fmt.Sprintf("%s goes first on node %s", node.first.describe(), request.Node)
+		return LowerRank, node.first.describe() + " goes first on node " + request.Node
 	}
 	node.first = request
 	for _, pool := range node.pools {

@@ -18,7 +18,7 @@ const (
 // SlotState is the state of a scheduler: the owners with their requests and slots, and the nodes of the cluster.
 type SlotState struct {
 	// Requesters in the order of their first request.
-	Requesters []Requester `json:"requesters,omitempty"`
+	Requesters []*Requester `json:"requesters,omitempty"`
 	// Nodes by name.
 	Nodes         []ObservedNode                              `json:"nodes,omitempty"`
 	Config        maintenancev1.MaintenanceOperatorConfigSpec `json:"config"`
@@ -28,6 +28,14 @@ type SlotState struct {
 	AllListed bool      `json:"allListed,omitempty"`
 	// Responses counts the responses.
 	Responses int64 `json:"responses,omitempty"`
+
+	// byOwner has the requesters; nil: not yet.
+	byOwner map[SlotOwner]*Requester
+	// changes since the last call of TakeChanges.
+	changes []SlotChange
+	// decided is the last decision, and waiting the number of owners with requests that it lets wait.
+	decided Decision
+	waiting int
 }
 
 // Requester is an owner with its requests and slots.
@@ -38,12 +46,29 @@ type Requester struct {
 	Slots   []SlotEntry `json:"slots"`
 	// Closed: the workflow of the owner is closed and gets no response.
 	Closed bool `json:"closed,omitempty"`
-	// Sent is the last response, for the comparison with later ones, and SentAt its time. ChangedAt is when the reason to wait changed. RetryAt is the
-	// earliest time of the next response if the last one was lost.
-	Sent      SlotResponse `json:"sent"`
+	// Checked: its workflow was checked in the current round, which has every owner once.
+	Checked bool `json:"checked,omitempty"`
+	// Sent is the last response, and SentAt its time. ChangedAt is when the reason to wait changed. RetryAt is the earliest time of the next response if
+	// the last one was lost.
+	Sent      SentResponse `json:"sent,omitzero"`
 	SentAt    time.Time    `json:"sentAt,omitzero"`
 	ChangedAt time.Time    `json:"changedAt,omitzero"`
 	RetryAt   time.Time    `json:"retryAt,omitzero"`
+
+	// unreached: the last response did not arrive, so its workflow may be closed.
+	unreached bool
+	// wait has the waiting requests.
+	wait ownerWait
+}
+
+// SentResponse is what remains of a response for the comparison with later ones. A scheduler has one for each of thousands of owners.
+type SentResponse struct {
+	Number    int64   `json:"number,omitempty"`
+	Granted   []int64 `json:"granted,omitempty"`
+	NodesGone []int64 `json:"nodesGone,omitempty"`
+	// Reason and Message are those of the wait.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 }
 
 // SlotEntry is a requested or granted slot of a Requester.
@@ -64,6 +89,8 @@ type SlotEntry struct {
 type SlotStatus string
 
 const (
+	// slotNew: the entry is being added.
+	slotNew SlotStatus = ""
 	// SlotWaiting: the request waits.
 	SlotWaiting SlotStatus = "Waiting"
 	// SlotGranted: the owner has the slot.
@@ -87,26 +114,76 @@ func (e *SlotEntry) counts() bool { return e.Status == SlotGranted || e.Status =
 
 // Empty reports whether no owner requests a slot or has one.
 func (s *SlotState) Empty() bool {
-	return !slices.ContainsFunc(s.Requesters, func(r Requester) bool { return r.active() })
+	return !slices.ContainsFunc(s.Requesters, func(r *Requester) bool { return r.active() })
 }
 
+// SlotChange is a change of the status of a request or slot.
+type SlotChange struct {
+	Owner           SlotOwner
+	Node, Requestor string
+	// From is empty for a new entry.
+	From, To SlotStatus
+}
+
+// TakeChanges returns the changes since the last call, in order.
+func (s *SlotState) TakeChanges() []SlotChange {
+	changes := s.changes
+	s.changes = nil
+	return changes
+}
+
+// change changes the status of an entry.
+func (s *SlotState) change(r *Requester, e *SlotEntry, to SlotStatus) {
+	if e.Status != to {
+		s.changes = append(s.changes, SlotChange{Owner: r.Owner, Node: e.Node, Requestor: e.Requestor, From: e.Status, To: to})
+		e.Status = to
+	}
+}
+
+// Urgency is how soon a decision is due after a message.
+type Urgency int
+
+const (
+	// NotDue: the message repeats an earlier one.
+	NotDue Urgency = iota
+	// DueLater: the next decision has the same grants, but more requests wait.
+	DueLater
+	// DueNow: the next decision may have other grants, or owners to answer.
+	DueNow
+)
+
 // Receive applies the latest set of an owner.
-func (s *SlotState) Receive(set SlotRequests, now time.Time) {
-	r := s.requester(set.Owner)
+func (s *SlotState) Receive(set SlotRequests, now time.Time) Urgency {
+	r, before := s.requester(set.Owner), len(s.changes)
 	if set.Version < r.Version || r.Closed {
-		return
+		return NotDue
 	}
 	r.Version = set.Version
 	r.Sent.Granted, r.Sent.NodesGone = nil, nil
 	for i := range r.Slots {
 		if e := &r.Slots[i]; !slices.ContainsFunc(set.Slots, func(slot Slot) bool { return slot.Number == e.Number }) {
-			s.release(e, set.releaseOf(e.Number), now)
+			s.release(r, e, set.releaseOf(e.Number), now)
 		}
 	}
 	for _, slot := range set.Slots {
-		r.addListed(set, slot)
+		s.addListed(r, set, slot)
 	}
-	s.prune()
+	if r.prune() {
+		s.drop(r)
+	}
+	return s.urgency(r, s.changes[before:])
+}
+
+// urgency returns how soon a decision is due after changes of a requester. As long as no slot is free, further requests get none.
+func (s *SlotState) urgency(r *Requester, changes []SlotChange) Urgency {
+	switch {
+	case r.hasNews():
+	case len(changes) == 0:
+		return NotDue
+	case s.decided.left.slots == 0 && !slices.ContainsFunc(changes, func(c SlotChange) bool { return c.To != SlotWaiting }):
+		return DueLater
+	}
+	return DueNow
 }
 
 // releaseOf returns the details of a released slot.
@@ -120,21 +197,23 @@ func (set SlotRequests) releaseOf(number int64) Release {
 }
 
 // addListed adds or updates a slot that the owner lists. It records grants that the owner knows as sent.
-func (r *Requester) addListed(set SlotRequests, slot Slot) {
+func (s *SlotState) addListed(r *Requester, set SlotRequests, slot Slot) {
 	e := r.entry(slot.Number)
 	if e == nil {
 		r.Slots = append(r.Slots, SlotEntry{
 			Request: Request{Namespace: set.Namespace, Name: slot.Name, Node: slot.Node, Requestor: set.Requestor},
-			Number:  slot.Number, Maintenance: set.Maintenances + slot.Name, Since: slot.Since, Status: SlotWaiting,
+			Number:  slot.Number, Maintenance: set.Maintenances + slot.Name, Since: slot.Since,
 		})
 		e = &r.Slots[len(r.Slots)-1]
 	}
-	if !slot.Granted {
-		return
+	if slot.Granted {
+		r.Sent.Granted = append(r.Sent.Granted, slot.Number)
 	}
-	r.Sent.Granted = append(r.Sent.Granted, slot.Number)
-	if e.Status == SlotWaiting || e.Status == SlotNodeGone {
-		e.Status = SlotGranted
+	switch {
+	case slot.Granted && (e.Status == slotNew || e.Status == SlotWaiting || e.Status == SlotNodeGone):
+		s.change(r, e, SlotGranted)
+	case e.Status == slotNew:
+		s.change(r, e, SlotWaiting)
 	}
 }
 
@@ -146,22 +225,24 @@ func (s *SlotState) Return(returned SlotReturn, now time.Time) {
 	}
 	if e := r.entry(returned.Number); e != nil && e.Status == SlotGranted {
 		unlisted := e.Unlisted
-		s.release(e, Release{LeftOut: returned.LeftOut}, now)
+		s.release(r, e, Release{LeftOut: returned.LeftOut}, now)
 		e.Unlisted = unlisted
 	}
 }
 
 // release frees the slot of an entry, or withdraws its request.
-func (s *SlotState) release(e *SlotEntry, release Release, now time.Time) {
+func (s *SlotState) release(r *Requester, e *SlotEntry, release Release, now time.Time) {
 	e.Unlisted = true
 	switch {
 	case !e.counts() && e.Status != SlotReturned:
-		e.Status = SlotOver
+		s.change(r, e, SlotOver)
 	case e.Status != SlotGranted: // released before
 	case release.Unclean:
-		e.Status, e.Until = SlotEnding, now.Add(UncleanPause)
+		s.change(r, e, SlotEnding)
+		e.Until = now.Add(UncleanPause)
 	default:
-		e.Status, e.Until = SlotReturned, now.Add(markIgnoredFor)
+		s.change(r, e, SlotReturned)
+		e.Until = now.Add(markIgnoredFor)
 		if node := s.node(e.Node); node != nil && release.LeftOut {
 			node.Unavailable = true
 		}
@@ -169,19 +250,24 @@ func (s *SlotState) release(e *SlotEntry, release Release, now time.Time) {
 }
 
 func (s *SlotState) requester(owner SlotOwner) *Requester {
-	if known := s.known(owner); known != nil {
-		return known
+	known := s.known(owner)
+	if known == nil {
+		known = &Requester{Owner: owner}
+		s.byOwner[owner] = known
+		s.Requesters = append(s.Requesters, known)
 	}
-	s.Requesters = append(s.Requesters, Requester{Owner: owner})
-	return &s.Requesters[len(s.Requesters)-1]
+	return known
 }
 
 // known returns the requester of an owner; nil: the owner has no entries.
 func (s *SlotState) known(owner SlotOwner) *Requester {
-	if i := slices.IndexFunc(s.Requesters, func(r Requester) bool { return r.Owner == owner }); i >= 0 {
-		return &s.Requesters[i]
+	if s.byOwner == nil {
+		s.byOwner = make(map[SlotOwner]*Requester, len(s.Requesters))
+		for _, r := range s.Requesters {
+			s.byOwner[r.Owner] = r
+		}
 	}
-	return nil
+	return s.byOwner[owner]
 }
 
 func (r *Requester) entry(number int64) *SlotEntry {
@@ -191,83 +277,47 @@ func (r *Requester) entry(number int64) *SlotEntry {
 	return nil
 }
 
-// Holder is an owner with the maintenances that use its slots.
-type Holder struct {
-	SlotOwner
-	Maintenances []string `json:"maintenances,omitempty"`
-}
-
-// Holders returns all owners that request or have slots.
-func (s *SlotState) Holders() []Holder {
-	var holders []Holder
-	for i := range s.Requesters {
-		r := &s.Requesters[i]
-		if !r.active() {
-			continue
-		}
-		holder := Holder{SlotOwner: r.Owner}
-		for _, e := range r.Slots {
-			if e.Status == SlotGranted {
-				holder.Maintenances = append(holder.Maintenances, e.Maintenance)
-			}
-		}
-		holders = append(holders, holder)
-	}
-	return holders
-}
-
 func (r *Requester) active() bool {
 	return slices.ContainsFunc(r.Slots, func(e SlotEntry) bool { return e.active() })
 }
 
-// OwnerClosed withdraws the requests of an owner whose workflow is closed. Running maintenances, in closed.Maintenances, keep their slots. OwnerClosed
-// returns the nodes of the others, which ended without returning their nodes.
-func (s *SlotState) OwnerClosed(closed Holder, now time.Time) (nodes []string) {
-	r := s.known(closed.SlotOwner)
-	if r == nil {
-		return nil
-	}
-	r.Closed = true
-	for i := range r.Slots {
-		e := &r.Slots[i]
-		switch {
-		case e.Status != SlotGranted:
-			s.release(e, Release{}, now)
-		case !slices.Contains(closed.Maintenances, e.Maintenance):
-			s.release(e, Release{Unclean: true}, now)
-			nodes = append(nodes, e.Node)
-		}
-		e.Unlisted = true
-	}
-	s.prune()
-	return nodes
-}
-
 // prune removes ended entries, and owners that have only ended ones.
 func (s *SlotState) prune() {
-	for i := range s.Requesters {
-		r := &s.Requesters[i]
-		r.Slots = slices.DeleteFunc(r.Slots, func(e SlotEntry) bool { return e.Status == SlotOver && e.Unlisted })
-	}
-	s.Requesters = slices.DeleteFunc(s.Requesters, func(r Requester) bool {
-		return !slices.ContainsFunc(r.Slots, func(e SlotEntry) bool { return e.Status != SlotOver })
+	s.Requesters = slices.DeleteFunc(s.Requesters, func(r *Requester) bool {
+		over := r.prune()
+		if over {
+			delete(s.byOwner, r.Owner)
+		}
+		return over
 	})
+}
+
+// prune removes ended entries, and reports whether the owner has only ended ones.
+func (r *Requester) prune() (over bool) {
+	r.Slots = slices.DeleteFunc(r.Slots, func(e SlotEntry) bool { return e.Status == SlotOver && e.Unlisted })
+	return !slices.ContainsFunc(r.Slots, func(e SlotEntry) bool { return e.Status != SlotOver })
+}
+
+// drop removes a requester.
+func (s *SlotState) drop(r *Requester) {
+	delete(s.byOwner, r.Owner)
+	s.Requesters = slices.DeleteFunc(s.Requesters, func(known *Requester) bool { return known == r })
 }
 
 // NodesGone ends the requests for nodes that do not exist, unless the watch has listed the node since.
 func (s *SlotState) NodesGone(nodes []string) {
-	for i := range s.Requesters {
-		for j := range s.Requesters[i].Slots {
-			if e := &s.Requesters[i].Slots[j]; e.Status == SlotWaiting && s.node(e.Node) == nil && slices.Contains(nodes, e.Node) {
-				e.Status = SlotNodeGone
+	if len(nodes) == 0 {
+		return
+	}
+	gone := map[string]bool{}
+	for _, node := range nodes {
+		gone[node] = s.node(node) == nil
+	}
+	for _, r := range s.Requesters {
+		for i := range r.Slots {
+			if e := &r.Slots[i]; e.Status == SlotWaiting && gone[e.Node] {
+				s.change(r, e, SlotNodeGone)
 			}
 		}
-	}
-}
-
-// Undelivered records that a response did not reach its owner, which gets it again, but not before retryAt.
-func (s *SlotState) Undelivered(response SlotResponse, retryAt time.Time) {
-	if r := s.known(response.Owner); r != nil && r.Sent.Number <= response.Number {
-		r.Sent, r.SentAt, r.ChangedAt, r.RetryAt = SlotResponse{}, time.Time{}, time.Time{}, retryAt
 	}
 }

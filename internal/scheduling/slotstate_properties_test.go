@@ -143,7 +143,8 @@ func (w *slotWorld) send(t *rapid.T, owner scheduling.SlotOwner, releases ...sch
 func (w *slotWorld) decide(t *rapid.T) {
 	outcome := w.state.Decide(w.now, nil)
 	w.checkGrants(t)
-	for _, response := range outcome.Responses {
+	reports, _ := w.state.Reports(w.now)
+	for _, response := range slices.Concat(outcome.Responses, reports) {
 		switch {
 		case !slices.Contains(w.running, response.Owner):
 		case !w.reliable && rapid.IntRange(0, 4).Draw(t, "arrives") == 0:
@@ -381,7 +382,7 @@ func (w *slotWorld) actions() map[string]func(*rapid.T) {
 				return
 			}
 			late := rapid.SampledFrom(w.lateSets).Draw(t, "set")
-			known := slices.ContainsFunc(w.state.Requesters, func(r scheduling.Requester) bool { return r.Owner == late.Owner && !r.Closed })
+			known := slices.ContainsFunc(w.state.Requesters, func(r *scheduling.Requester) bool { return r.Owner == late.Owner && !r.Closed })
 			if known { // the scheduler accepts a late set of a forgotten owner, which answers with its latest one
 				w.state.Receive(late, w.now)
 				w.decide(t)

@@ -111,8 +111,10 @@ func (d *schedulerOf) decide() []string { return d.decideIn(nil) }
 
 func (d *schedulerOf) decideIn(standstill *drydockv1.Wait) (sent []string) {
 	outcome := d.state.Decide(d.now, standstill)
-	d.again = outcome.Again
-	for _, response := range outcome.Responses {
+	reports, next := d.state.Reports(d.now)
+	d.again = scheduling.Earlier(outcome.Again, next)
+	responses := slices.Concat(outcome.Responses, reports)
+	for _, response := range responses {
 		text := response.Owner.WorkflowID + ":"
 		for i := range d.setOf(response.Owner.WorkflowID).Slots {
 			slot := &d.setOf(response.Owner.WorkflowID).Slots[i]
@@ -126,7 +128,7 @@ func (d *schedulerOf) decideIn(standstill *drydockv1.Wait) (sent []string) {
 		}
 		sent = append(sent, text)
 	}
-	d.sent = append(d.sent, outcome.Responses...)
+	d.sent = append(d.sent, responses...)
 	return sent
 }
 

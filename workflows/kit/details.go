@@ -26,7 +26,7 @@ func (d *Details) Head(columns ...string) {
 
 // Line adds a row. It skips rows beyond the limit, because Text cuts them off.
 func (d *Details) Line(cells ...string) {
-	if d.Len() > DetailsLimit {
+	if d.Full() {
 		return
 	}
 	for _, text := range cells {
@@ -34,6 +34,9 @@ func (d *Details) Line(cells ...string) {
 	}
 	d.WriteString("|\n")
 }
+
+// Full reports whether further rows would be skipped.
+func (d *Details) Full() bool { return d.Len() > DetailsLimit }
 
 // Row adds a row to a table of two columns, unless the value is empty.
 func (d *Details) Row(name, value string) {

@@ -37,7 +37,7 @@ func (in SchedulerInput) ClusterName() string { return in.Cluster }
 type SchedulerCarried struct {
 	Slots scheduling.SlotState `json:"slots"`
 	Held  emergency.State      `json:"held"`
-	// Answered are the owners that have answered the resync; nil once it is complete.
+	// Answered are the owners without requests that have answered the resync; nil once it is complete.
 	Answered []string `json:"answered,omitempty"`
 	// Resynced: the resync is complete.
 	Resynced bool `json:"resynced,omitempty"`
@@ -53,8 +53,9 @@ const (
 	lingerTime = 5 * time.Minute
 	// watchAgainAfter is the pause after a failed watch.
 	watchAgainAfter = 30 * time.Second
-	// maxSignals limits the messages in progress: the server blocks a run with too many outgoing signals.
-	maxSignals = 100
+	// requestPace, for each waiting owner, is the minimum time between decisions that grant nothing: a decision considers the whole queue, so it takes longer the
+	// longer the queue is.
+	requestPace = 100 * time.Microsecond
 )
 
 // MaintenanceScheduler grants the slots of a cluster: rollouts, other requestors and people share its budgets. It decides after each change of a
@@ -77,8 +78,10 @@ type maintenanceScheduler struct {
 	resync resync
 	// startedAt is when the first run started. It distinguishes the scheduler from a terminated one.
 	startedAt time.Time
-	// decided is the last decision.
-	decided scheduling.Decision
+	// decided is the last decision, and decidedAt its time. missing are the nodes of waiting requests that the watch has not listed.
+	decided   scheduling.Decision
+	decidedAt time.Time
+	missing   []string
 
 	// queue is the task queue of the cluster's activities; empty: unknown.
 	queue string
@@ -90,10 +93,18 @@ type maintenanceScheduler struct {
 	// unswept: maintenances ended without returning their nodes, and the sweeper may not have been woken.
 	unswept bool
 
-	// changed wakes the loop. unreachable: a message did not reach an owner, whose workflow may be closed. sending counts the outgoing messages in
-	// progress, received the incoming ones.
-	changed, unreachable bool
-	sending, received    int
+	// changed wakes the loop. requested wakes it a moment later: requests have arrived that get no slot yet. wake is the timer of the loop, which ends at
+	// wakeAt; nil: it is not set.
+	changed, requested bool
+	wake               workflow.Future
+	wakeAt             time.Time
+	stopWake           workflow.CancelFunc
+	// unreachable: a message did not reach an owner, whose workflow may be closed. sending counts the outgoing messages in progress, received the incoming ones.
+	unreachable       bool
+	sending, received int
+	// reporting: reports are being delivered. reportAt is the earliest time of the next ones.
+	reporting bool
+	reportAt  time.Time
 
 	scheduler *scheduler.Activities
 }
@@ -102,24 +113,25 @@ func newMaintenanceScheduler(ctx workflow.Context, in SchedulerInput) (*maintena
 	s := &maintenanceScheduler{in: in, startedAt: workflow.Now(ctx), ownersCheckedAt: workflow.Now(ctx)}
 	if c := in.Carried; c != nil {
 		s.slots, s.holds.State, s.startedAt, s.ownersCheckedAt = c.Slots, c.Held, c.StartedAt, c.OwnersCheckedAt
-		s.resync.complete, s.resync.answered, s.unswept = c.Resynced, c.Answered, c.Unswept
+		s.resync, s.unswept = continuedResync(c), c.Unswept
 	} else {
 		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
 	}
-	s.log = newSlotLog(ctx, in.Cluster, &s.slots)
+	s.log = newSlotLog(ctx, in.Cluster)
 	s.listen(ctx)
 	s.holds.Subscribe(ctx, in.Cluster)
 	return s, workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus,
-		func() (SchedulerStatus, error) { return s.status(ctx), nil },
-		workflow.QueryHandlerOptions{Description: "The slots of the cluster and the queue of requests, with the reasons to wait."})
+		func(request temporal.StatusRequest) (SchedulerStatus, error) { return s.status(ctx, request) },
+		workflow.QueryHandlerOptions{Description: "The slots of the cluster and the queue of requests, with the reasons to wait. Optional: {filter, limit, cursor}."})
 }
 
 // listen handles the messages of slot owners, maintenances and the watch on the nodes.
 func (s *maintenanceScheduler) listen(ctx workflow.Context) {
 	kit.OnSignal(ctx, temporal.SignalSlotRequests, "All requests and slots of an owner.", func(set scheduling.SlotRequests) {
-		s.receive()
-		s.slots.Receive(set, workflow.Now(ctx))
-		s.resync.answeredBy(set.Owner)
+		s.received++
+		urgency := s.slots.Receive(set, workflow.Now(ctx))
+		s.changed, s.requested = s.changed || urgency == scheduling.DueNow, s.requested || urgency == scheduling.DueLater
+		s.changed = s.resync.answeredBy(set.Owner) || s.changed
 	})
 	kit.OnSignal(ctx, temporal.SignalSlotReturn, "A maintenance no longer needs its slot.", func(returned scheduling.SlotReturn) {
 		s.receive()
@@ -149,10 +161,10 @@ func (s *maintenanceScheduler) run(ctx workflow.Context) error {
 		if err := workflow.Await(ctx, func() bool { return s.sending < maxSignals }); err != nil {
 			return err
 		}
-		s.changed = false
+		s.changed, s.requested = false, false
 		s.watchWhileNeeded(ctx)
 		again := s.decide(ctx)
-		if kit.ShouldContinueAsNew(ctx, s.received) {
+		if s.historyLong(ctx) {
 			return s.continueAsNew(ctx)
 		}
 		if err := s.awaitChange(ctx, again); err != nil {
@@ -161,34 +173,68 @@ func (s *maintenanceScheduler) run(ctx workflow.Context) error {
 	}
 }
 
-// awaitChange waits for a change, or until that instant; the zero time is never.
+func (s *maintenanceScheduler) historyLong(ctx workflow.Context) bool {
+	return kit.ShouldContinueAsNew(ctx, s.received)
+}
+
+// awaitChange waits until a decision is due: after a change, or at that instant; the zero time is never. Requests that get no slot yet wait for others.
 func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time) error {
-	if until.IsZero() {
-		return workflow.Await(ctx, func() bool { return s.changed })
+	for {
+		now := workflow.Now(ctx)
+		if s.requested {
+			until = scheduling.Earlier(until, s.decidedAt.Add(s.pace()))
+		}
+		if s.changed || s.historyLong(ctx) || !until.IsZero() && !until.After(now) {
+			return nil
+		}
+		known := s.requested
+		s.setWake(ctx, until)
+		if err := workflow.Await(ctx, func() bool {
+			return s.changed || s.requested != known || s.historyLong(ctx) || s.wake != nil && s.wake.IsReady()
+		}); err != nil {
+			return err
+		}
+	}
+}
+
+// setWake sets the timer of the loop. One that ends earlier stays, because its cancellation is an event, too.
+func (s *maintenanceScheduler) setWake(ctx workflow.Context, at time.Time) {
+	if s.wake != nil && s.wake.IsReady() {
+		s.wake = nil
+	}
+	if at.IsZero() || s.wake != nil && !s.wakeAt.After(at) {
+		return
+	}
+	if s.wake != nil {
+		s.stopWake()
 	}
 	timing, stop := workflow.WithCancel(ctx)
-	timer := workflow.NewTimerWithOptions(timing, until.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "decide again"})
-	err := workflow.Await(ctx, func() bool { return s.changed || timer.IsReady() })
-	stop() // not deferred: an evicted run must issue no command
-	return err
+	s.wake = workflow.NewTimerWithOptions(timing, at.Sub(workflow.Now(ctx)), workflow.TimerOptions{Summary: "decide again"})
+	s.wakeAt, s.stopWake = at, stop
+}
+
+// pace returns the minimum time between two considerations of the whole queue that grant nothing. A short queue has none.
+func (s *maintenanceScheduler) pace() time.Duration {
+	return (time.Duration(s.slots.Waiting()) * requestPace).Truncate(100 * requestPace)
 }
 
 // decide grants slots and answers the owners. It returns when to decide again without a change.
 func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
-	s.log.slots(&s.slots)
 	blocked := s.blocked()
 	s.log.blocked(blocked)
-	outcome := s.slots.Decide(workflow.Now(ctx), blocked)
-	s.log.slots(&s.slots)
-	s.decided = outcome.Decision
+	s.decidedAt = workflow.Now(ctx)
+	outcome := s.slots.Decide(s.decidedAt, blocked)
+	s.log.slots(s.slots.TakeChanges())
+	s.decided, s.missing = outcome.Decision, outcome.Missing()
 	for _, response := range outcome.Responses {
 		s.respond(ctx, response)
 	}
+	again = scheduling.Earlier(outcome.Again, s.report(ctx))
 	s.show(ctx)
 	if s.stopWatching != nil && s.slots.Empty() {
-		return scheduling.Earlier(outcome.Again, s.idleSince.Add(lingerTime))
+		again = scheduling.Earlier(again, s.idleSince.Add(lingerTime))
 	}
-	return outcome.Again
+	return again
 }
 
 // blocked returns why the scheduler may grant no slot; nil: it may. While anything is unknown, it grants nothing.
@@ -203,28 +249,6 @@ func (s *maintenanceScheduler) blocked() *drydockv1.Wait {
 		return wait
 	}
 	return s.trouble
-}
-
-// respond sends a response. If that fails, it checks the workflow of the owner; if that is still running, it sends the response again later.
-func (s *maintenanceScheduler) respond(ctx workflow.Context, response scheduling.SlotResponse) {
-	response.Scheduler = s.startedAt
-	s.signal(ctx, response.Owner.WorkflowID, temporal.SignalSlotResponse, response, func() {
-		s.slots.Undelivered(response, workflow.Now(ctx).Add(retryResponseAfter))
-		s.changed = true
-	})
-}
-
-// signal signals a workflow, and calls failed if that fails.
-func (s *maintenanceScheduler) signal(ctx workflow.Context, workflowID, signal string, payload any, failed func()) {
-	s.sending++
-	sent := workflow.SignalExternalWorkflow(ctx, workflowID, "", signal, payload)
-	workflow.GoNamed(ctx, "signal "+workflowID, func(ctx workflow.Context) {
-		if sent.Get(ctx, nil) != nil {
-			s.unreachable = true
-			failed()
-		}
-		s.sending--
-	})
 }
 
 // watchWhileNeeded watches the nodes while there are requests or slots, and for lingerTime after.
@@ -280,13 +304,14 @@ func (s *maintenanceScheduler) watchFailed(ctx workflow.Context, reason, message
 
 // continueAsNew carries the state to a new run. Only the main loop calls it. It waits for outgoing messages and handles pending signals first.
 func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
-	if err := workflow.Await(ctx, func() bool { return s.sending == 0 }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return s.sending == 0 && !s.reporting }); err != nil {
 		return err
 	}
 	kit.HandlePendingSignals(ctx)
+	s.log.slots(s.slots.TakeChanges())
 	s.slots.ForgetNodes() // the next run lists them again; thousands of nodes would not fit into its input
 	carried := &SchedulerCarried{
-		Slots: s.slots, Held: s.holds.State, Answered: s.resync.answered, Resynced: s.resync.complete, OwnersCheckedAt: s.ownersCheckedAt,
+		Slots: s.slots, Held: s.holds.State, Answered: s.resync.carried(&s.slots), Resynced: s.resync.complete, OwnersCheckedAt: s.ownersCheckedAt,
 		Unswept: s.unswept, StartedAt: s.startedAt,
 	}
 	s.log.log.Info("Scheduler continues as new", "owners", len(s.slots.Requesters))

@@ -15,9 +15,7 @@ import (
 const (
 	// checkOwnersEvery is how often the workflows of the slot owners are checked.
 	checkOwnersEvery = 30 * time.Second
-	// retryResponseAfter is the pause before a lost response is sent again. Sooner it would likely fail again.
-	retryResponseAfter = checkOwnersEvery
-	// ownersPerCheck limits the owners that one activity checks.
+	// ownersPerCheck limits the owners that one activity checks, and those without a slot that are checked at a time.
 	ownersPerCheck = 100
 	// nodesPerLookup limits the missing nodes that one activity looks for. If they exist, the watch soon reports them. Otherwise the scheduler looks
 	// again after missingPause.
@@ -52,21 +50,30 @@ func (s *maintenanceScheduler) findClosedOwners(ctx workflow.Context) {
 	}
 }
 
+// checkOwners checks the owners of slots, and some of the others. If one of the others is closed, it continues with the next: many may have been terminated.
 func (s *maintenanceScheduler) checkOwners(ctx workflow.Context) {
 	s.ownersCheckedAt = workflow.Now(ctx)
-	for holders := range slices.Chunk(s.slots.Holders(), ownersPerCheck) {
-		var closed []scheduling.Holder
-		hub := kit.HubRetrier(nil)
-		if hub.Run(ctx, "check the slot owners", s.scheduler.FindClosedOwners, holders, &closed) != nil {
-			return
-		}
-		notReturned := 0
-		for _, owner := range closed {
-			notReturned += len(s.slots.OwnerClosed(owner, workflow.Now(ctx)))
-			s.changed = true
-		}
-		if notReturned > 0 {
-			s.sweep(ctx)
+	for again := true; again; {
+		again = false
+		for holders := range slices.Chunk(s.slots.HoldersToCheck(ownersPerCheck), ownersPerCheck) {
+			var closed []scheduling.Holder
+			if kit.HubRetrier(nil).Run(ctx, "check the slot owners", s.scheduler.FindClosedOwners, holders, &closed) != nil {
+				return
+			}
+			hasSlot := map[scheduling.SlotOwner]bool{}
+			for _, holder := range holders {
+				hasSlot[holder.SlotOwner] = len(holder.Maintenances) > 0
+			}
+			notReturned := 0
+			for _, owner := range closed {
+				slot, checked := hasSlot[owner.SlotOwner]
+				again = again || checked && !slot
+				notReturned += len(s.slots.OwnerClosed(owner, workflow.Now(ctx)))
+				s.changed = true
+			}
+			if notReturned > 0 {
+				s.sweep(ctx)
+			}
 		}
 	}
 }
@@ -81,11 +88,10 @@ func (s *maintenanceScheduler) sweep(ctx workflow.Context) {
 // slot before the watch lists it, because its budgets are unknown until then.
 func (s *maintenanceScheduler) findMissingNodes(ctx workflow.Context) {
 	for {
-		if workflow.Await(ctx, func() bool { return s.queue != "" && len(s.decided.Missing()) > 0 }) != nil {
+		if workflow.Await(ctx, func() bool { return s.queue != "" && len(s.missing) > 0 }) != nil {
 			return
 		}
-		missing := s.decided.Missing()
-		in := scheduler.FindGoneInput{Cluster: s.in.Cluster, Nodes: missing[:min(nodesPerLookup, len(missing))]}
+		in := scheduler.FindGoneInput{Cluster: s.in.Cluster, Nodes: s.missing[:min(nodesPerLookup, len(s.missing))]}
 		retrier := kit.ClusterRetrier(s.in.Cluster, &s.queue, nil)
 		var gone []string
 		err := retrier.Run(ctx, "find missing nodes", s.scheduler.FindGone, in, &gone)

@@ -9,61 +9,26 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// slotLog logs the changes of each request and slot, by comparing the state of the scheduler with the previous one.
+// slotLog logs the changes of each request and slot.
 type slotLog struct {
-	log  log.Logger
-	last []loggedSlot
+	log log.Logger
 	// reason is why no slot is granted; empty: slots are granted.
 	reason string
 }
 
-// loggedSlot is a request, or the slot granted for it. Its owner and number identify it.
-type loggedSlot struct {
-	owner  scheduling.SlotOwner
-	number int64
-	// node and requestor are those of the maintenance.
-	node, requestor string
-	status          scheduling.SlotStatus
+func newSlotLog(ctx workflow.Context, cluster string) *slotLog {
+	return &slotLog{log: log.With(workflow.GetLogger(ctx), "cluster", cluster)}
 }
 
-// newSlotLog starts with the logged state of the previous run.
-func newSlotLog(ctx workflow.Context, cluster string, carried *scheduling.SlotState) *slotLog {
-	return &slotLog{log: log.With(workflow.GetLogger(ctx), "cluster", cluster), last: loggedSlots(carried)}
-}
-
-// slots logs changed requests and slots, in the order of the requests.
-func (l *slotLog) slots(state *scheduling.SlotState) {
-	type key struct {
-		owner  scheduling.SlotOwner
-		number int64
-	}
-	slots := loggedSlots(state)
-	current := make(map[key]scheduling.SlotStatus, len(slots))
-	for _, slot := range slots {
-		current[key{slot.owner, slot.number}] = slot.status
-	}
-	for _, slot := range l.last {
-		id := key{slot.owner, slot.number}
-		status, listed := current[id]
-		if !listed {
-			status = scheduling.SlotOver
+// slots logs one line for each change of a request or slot.
+func (l *slotLog) slots(changes []scheduling.SlotChange) {
+	for _, change := range changes {
+		message := changeMessage(change.From, change.To)
+		if message == "" {
+			continue
 		}
-		l.change(slot, slot.status, status)
-		delete(current, id)
-	}
-	for _, slot := range slots {
-		if _, unknown := current[key{slot.owner, slot.number}]; unknown {
-			l.change(slot, "", slot.status)
-		}
-	}
-	l.last = slots
-}
-
-// change logs one line for a request or slot whose status has changed from before to after.
-func (l *slotLog) change(slot loggedSlot, before, after scheduling.SlotStatus) {
-	if message := changeMessage(before, after); message != "" {
-		keys := []any{"node", slot.node, "requestor", slot.requestor, "owner", slot.owner.WorkflowID}
-		if of := temporal.RolloutOf(slot.owner.WorkflowID); of != "" {
+		keys := []any{"node", change.Node, "requestor", change.Requestor, "owner", change.Owner.WorkflowID}
+		if of := temporal.RolloutOf(change.Owner.WorkflowID); of != "" {
 			keys = append(keys, "rollout", of)
 		}
 		l.log.Info(message, keys...)
@@ -105,13 +70,4 @@ func changeMessage(before, after scheduling.SlotStatus) string {
 		return "Slot request cancelled"
 	}
 	return ""
-}
-
-func loggedSlots(state *scheduling.SlotState) (slots []loggedSlot) {
-	for _, requester := range state.Requesters {
-		for _, entry := range requester.Slots {
-			slots = append(slots, loggedSlot{requester.Owner, entry.Number, entry.Node, entry.Requestor, entry.Status})
-		}
-	}
-	return slots
 }

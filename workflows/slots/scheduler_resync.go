@@ -2,12 +2,14 @@ package slots
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
 	"go.temporal.io/sdk/workflow"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"drydock.dev/drydock/activities/scheduler"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -18,6 +20,8 @@ const (
 	// resyncPause is the first pause before the owners are listed again. It doubles up to resyncPauseLimit.
 	resyncPause      = 2 * time.Second
 	resyncPauseLimit = time.Minute
+	// ownersPerRequest limits the owners that one activity asks.
+	ownersPerRequest = 100
 	// visibleAfter is the time after which the list has every owner that a terminated scheduler may have granted a slot. Temporal lists a workflow about
 	// a second after its start.
 	visibleAfter = 10 * time.Second
@@ -27,22 +31,60 @@ const (
 // and not have marked its node yet, so the scheduler grants nothing until every owner has sent its set.
 type resync struct {
 	complete bool
-	// answered are the workflow ids of owners that have sent their sets. missing are the others of the last list.
-	answered, missing []string
+	// answered has the workflow ids of owners that have sent their sets. missing are the others of the last list; all but the
+	// first may have answered since.
+	answered map[string]bool
+	missing  []string
 	// trouble is why the owners cannot be listed.
 	trouble string
 	since   time.Time
 }
 
-// answeredBy records that an owner has sent its set.
-func (r *resync) answeredBy(owner scheduling.SlotOwner) {
+// continuedResync returns the resync of the previous run. Its owners with requests have answered.
+func continuedResync(c *SchedulerCarried) resync {
+	r := resync{complete: c.Resynced}
+	for _, id := range c.Answered {
+		r.answer(id)
+	}
+	for _, requester := range c.Slots.Requesters {
+		r.answer(requester.Owner.WorkflowID)
+	}
+	return r
+}
+
+// carried returns the owners that have answered and have no requests, for the next run.
+func (r *resync) carried(slots *scheduling.SlotState) []string {
+	left := maps.Clone(r.answered)
+	for _, requester := range slots.Requesters {
+		delete(left, requester.Owner.WorkflowID)
+	}
+	//workflowcheck:ignore the ids are sorted
+	return slices.Sorted(maps.Keys(left))
+}
+
+// answeredBy records that an owner has sent its set, and reports whether it was the last of the missing ones.
+func (r *resync) answeredBy(owner scheduling.SlotOwner) (last bool) {
 	if r.complete || owner == (scheduling.SlotOwner{}) { // a set without an owner only starts the scheduler
-		return
+		return false
 	}
-	r.missing = kit.Without(r.missing, owner.WorkflowID)
-	if !slices.Contains(r.answered, owner.WorkflowID) {
-		r.answered = append(r.answered, owner.WorkflowID)
+	missing := len(r.missing) > 0
+	r.answer(owner.WorkflowID)
+	return missing && len(r.missing) == 0
+}
+
+func (r *resync) answer(id string) {
+	if r.answered == nil {
+		r.answered = map[string]bool{}
 	}
+	r.answered[id] = true
+	for len(r.missing) > 0 && r.answered[r.missing[0]] {
+		r.missing = r.missing[1:]
+	}
+}
+
+// unanswered returns those of the owners that have not answered.
+func (r *resync) unanswered(owners []string) []string {
+	return slices.DeleteFunc(slices.Clone(owners), func(id string) bool { return r.answered[id] })
 }
 
 // blocked returns why the scheduler may grant no slot yet; nil: the resync is complete.
@@ -57,7 +99,7 @@ func (r *resync) blocked() *drydockv1.Wait {
 	case len(r.missing) == 0:
 		wait.Message = "listing the slot owners"
 	default:
-		wait.Message = fmt.Sprintf("waiting for the slots of %s; fix or terminate a workflow that is stuck", kit.JoinNames(r.missing))
+		wait.Message = fmt.Sprintf("waiting for the slots of %s; fix or terminate a workflow that is stuck", kit.JoinNames(r.unanswered(r.missing)))
 	}
 	return wait
 }
@@ -79,7 +121,7 @@ func (s *maintenanceScheduler) runResync(ctx workflow.Context) {
 		if hub.Run(ctx, "list the slot owners of "+s.in.Cluster, s.scheduler.FindSlotOwners, s.in.Cluster, &owners) != nil {
 			return
 		}
-		s.resync.missing = slices.DeleteFunc(owners, func(id string) bool { return slices.Contains(s.resync.answered, id) })
+		s.resync.missing = s.resync.unanswered(owners)
 		s.changed = true
 		if len(s.resync.missing) == 0 {
 			if rest := allVisible.Sub(listedAt); rest > 0 {
@@ -90,11 +132,11 @@ func (s *maintenanceScheduler) runResync(ctx workflow.Context) {
 			return
 		}
 		// Ask the missing owners each time: one that was continuing as new may have missed the signal.
-		for _, id := range slices.Clone(s.resync.missing) {
-			if workflow.Await(ctx, func() bool { return s.sending < maxSignals }) != nil {
+		for owners := range slices.Chunk(s.resync.missing, ownersPerRequest) {
+			in := scheduler.RequestResyncInput{Owners: owners, Resync: scheduling.Resync{Scheduler: s.startedAt}}
+			if hub.Run(ctx, "ask the slot owners of "+s.in.Cluster, s.scheduler.RequestResync, in, nil) != nil {
 				return
 			}
-			s.signal(ctx, id, temporal.SignalResync, scheduling.Resync{Scheduler: s.startedAt}, func() {})
 		}
 		s.awaitAnswers(ctx, pause)
 	}

@@ -21,7 +21,7 @@ import (
 
 // hubActivities run on any worker; all others need a worker with access to the cluster.
 var hubActivities = []string{
-	"AcceptMaintenance", "CheckNodeMaintenance", "WakeSweeper", "LookUpOwners", "SubscribeToHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "AwaitDeletedClusters", "LookUpClusters", "AwaitClustersBack", "AwaitAvailabilityChange",
+	"AcceptMaintenance", "CheckNodeMaintenance", "WakeSweeper", "LookUpOwners", "SubscribeToHolds", "RequestSlots", "ReturnSlot", "FindClosedOwners", "FindSlotOwners", "RequestResync", "SendResponses", "AwaitDeletedClusters", "LookUpClusters", "AwaitClustersBack", "AwaitAvailabilityChange",
 	"PlanRollout", "CheckRollout", "AwaitBlockers", "SaveRollout",
 }
 

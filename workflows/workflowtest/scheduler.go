@@ -23,6 +23,7 @@ import (
 type SchedulerWorld struct {
 	*World
 	Responses []scheduling.SlotResponse
+	fails     func(scheduling.SlotResponse) bool
 	sets      map[string]*scheduling.SlotRequests
 	// Names are the names of requests, by owner and number.
 	Names        map[string]string
@@ -36,13 +37,6 @@ type SchedulerWorld struct {
 // NewSchedulerWorld returns a world whose owners receive all responses.
 func NewSchedulerWorld(t *testing.T) *SchedulerWorld {
 	w := NewSchedulerWorldWithoutResponses(t)
-	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalResync, mock.Anything).Return(
-		func(_, id, _, _ string, _ any) error {
-			w.Mu.Lock()
-			defer w.Mu.Unlock()
-			w.Resynced = append(w.Resynced, id)
-			return nil
-		}).Maybe()
 	w.ResponsesFail(func(scheduling.SlotResponse) bool { return false })
 	return w
 }
@@ -66,6 +60,23 @@ func (w *SchedulerWorld) simulate() {
 		w.Mu.Lock()
 		defer w.Mu.Unlock()
 		return slices.DeleteFunc(slices.Clone(in.Nodes), func(node string) bool { return slices.Contains(w.Unwatched, node) })
+	})
+	Simulate(w.World, "RequestResync", func(in scheduler.RequestResyncInput) any {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		w.Resynced = append(w.Resynced, in.Owners...)
+		return nil
+	})
+	Simulate(w.World, "SendResponses", func(responses []scheduling.SlotResponse) any {
+		w.Mu.Lock()
+		defer w.Mu.Unlock()
+		lost := []scheduling.SlotOwner{}
+		for _, response := range responses {
+			if !w.delivers(response) {
+				lost = append(lost, response.Owner)
+			}
+		}
+		return lost
 	})
 	Simulate(w.World, "FindSlotOwners", func(string) any { return append([]string{}, w.Owners...) })
 	w.Blocked["WatchNodes"] = true
@@ -167,17 +178,25 @@ func (w *SchedulerWorld) Carried() slots.SchedulerCarried {
 
 // ResponsesFail fails the delivery of responses for which the function returns true.
 func (w *SchedulerWorld) ResponsesFail(fails func(scheduling.SlotResponse) bool) {
+	w.fails = fails
 	w.OnSignalExternalWorkflow(mock.Anything, mock.Anything, mock.Anything, temporal.SignalSlotResponse, mock.Anything).Return(
 		func(_, _, _, _ string, payload any) error {
 			w.Mu.Lock()
 			defer w.Mu.Unlock()
-			response := payload.(scheduling.SlotResponse)
-			if fails(response) {
+			if !w.delivers(payload.(scheduling.SlotResponse)) {
 				return ErrGone
 			}
-			w.Responses = append(w.Responses, response)
 			return nil
 		}).Maybe()
+}
+
+// delivers records a response, unless it fails.
+func (w *SchedulerWorld) delivers(response scheduling.SlotResponse) bool {
+	if w.fails != nil && w.fails(response) {
+		return false
+	}
+	w.Responses = append(w.Responses, response)
+	return true
 }
 
 // RestartScheduler replaces the scheduler by one without state, which requests a resync.

@@ -125,7 +125,9 @@ func (w *World) ReturnSlot(returned scheduling.SlotReturn) {
 
 func (w *World) decideSlots() {
 	outcome := w.Scheduler.State.Decide(w.Now(), nil)
-	for _, response := range outcome.Responses {
+	reports, next := w.Scheduler.State.Reports(w.Now())
+	outcome.Again = scheduling.Earlier(outcome.Again, next)
+	for _, response := range slices.Concat(outcome.Responses, reports) {
 		response.Scheduler = w.Scheduler.startedAt
 		// The workflow may be closed.
 		_ = w.SignalWorkflowByID(response.Owner.WorkflowID, temporal.SignalSlotResponse, response)
