@@ -103,7 +103,7 @@ func (c *cli) maintenanceOf(ctx context.Context, s *server, name, requestor stri
 		last := nodeMaintenance(rows[0].Cluster, rows[0].Namespace, rows[0].Name)
 		return subject{}, fmt.Errorf("the last maintenance of node %s has already ended: %s (%s); see `%s`", name, last, rows[0].phase(), last.show)
 	}
-	if queued := queuedFor(s.queue(ctx, c.cluster).Queue, name); len(queued) > 0 {
+	if queued := s.queue(ctx, c.cluster, temporal.StatusRequest{Filter: name}).queuedFor(name); len(queued) > 0 {
 		return subject{}, fmt.Errorf("no maintenance is running on node %s: %s; see `%s`", name, queued[0].text(time.Now()), named.list)
 	}
 	return subject{}, fmt.Errorf("%s not found, and no maintenance is running on a node %s: see `%s`", named, name, named.list)
@@ -184,7 +184,7 @@ in use, then the waiting requests in order of rank, each with its reason. Nodes 
 			}
 		},
 		extend: func(ctx context.Context, s *server, list listing) (listResult, error) {
-			queues, err := s.queues(ctx, c.cluster)
+			queues, err := s.queues(ctx, c.cluster, temporal.StatusRequest{})
 			return maintenanceListing{list, queues}, err
 		},
 	})

@@ -39,7 +39,7 @@ func schedulerOf(cluster string) subject {
 }
 
 // queues queries the running schedulers: that of one cluster, or all if cluster is empty.
-func (s *server) queues(ctx context.Context, cluster string) ([]clusterQueue, error) {
+func (s *server) queues(ctx context.Context, cluster string, request temporal.StatusRequest) ([]clusterQueue, error) {
 	query := observe.WorkflowsOf(temporal.MaintenanceScheduler, true)
 	if cluster != "" {
 		query += fmt.Sprintf(" AND WorkflowId = '%s'", quoted(temporal.MaintenanceSchedulerID(cluster)))
@@ -55,7 +55,7 @@ func (s *server) queues(ctx context.Context, cluster string) ([]clusterQueue, er
 	group.SetLimit(parallelQueries)
 	for i, row := range rows {
 		group.Go(func() error {
-			queues[i] = s.queue(ctx, strings.TrimPrefix(row.WorkflowID, temporal.MaintenanceSchedulerID("")))
+			queues[i] = s.queue(ctx, strings.TrimPrefix(row.WorkflowID, temporal.MaintenanceSchedulerID("")), request)
 			return nil
 		})
 	}
@@ -63,15 +63,22 @@ func (s *server) queues(ctx context.Context, cluster string) ([]clusterQueue, er
 	return queues, nil
 }
 
-func (s *server) queue(ctx context.Context, cluster string) clusterQueue {
-	var q clusterQueue
-	if err := s.query(ctx, schedulerOf(cluster), "", &q.SchedulerStatus); err != nil {
-		q = clusterQueue{Trouble: err.Error()}
+// queue gets the queue of a cluster; without a limit all of it, in several queries if it is long.
+func (s *server) queue(ctx context.Context, cluster string, request temporal.StatusRequest) clusterQueue {
+	q := clusterQueue{SchedulerStatus: slots.SchedulerStatus{Queue: []scheduling.QueueEntry{}}}
+	for all := request.Limit == 0; ; {
+		var part slots.SchedulerStatus
+		if err := s.query(ctx, schedulerOf(cluster), "", &part, request); err != nil {
+			q = clusterQueue{SchedulerStatus: slots.SchedulerStatus{Queue: []scheduling.QueueEntry{}}, Trouble: err.Error()}
+			break
+		}
+		part.Queue = append(q.Queue, part.Queue...)
+		q.SchedulerStatus = part
+		if request.Cursor = part.NextCursor; request.Cursor == "" || !all {
+			break
+		}
 	}
 	q.Cluster = cluster
-	if q.Queue == nil {
-		q.Queue = []scheduling.QueueEntry{}
-	}
 	return q
 }
 
@@ -114,29 +121,23 @@ type queuePosition struct {
 // queuePosition gets the position of a maintenance from its cluster's scheduler; nil if it does not wait for a slot there, or if the
 // scheduler does not answer.
 func (s *server) queuePosition(ctx context.Context, of maintenanceRef) *queuePosition {
-	return positionIn(s.queue(ctx, of.Cluster).Queue, of)
+	return s.queue(ctx, of.Cluster, temporal.StatusRequest{Filter: of.WorkflowID}).positionOf(of)
 }
 
-func positionIn(queue []scheduling.QueueEntry, of maintenanceRef) *queuePosition {
-	i := slices.IndexFunc(queue, func(place scheduling.QueueEntry) bool {
+func (q clusterQueue) positionOf(of maintenanceRef) *queuePosition {
+	i := slices.IndexFunc(q.Queue, func(place scheduling.QueueEntry) bool {
 		return place.Rank > 0 && place.Owner.WorkflowID == of.WorkflowID && place.Name == of.Name && place.Namespace == of.Namespace
 	})
 	if i < 0 {
 		return nil
 	}
-	return new(positionAt(queue, i))
+	return new(q.positionAt(i))
 }
 
-// positionAt is the position of the i-th entry of a queue, which waits.
-func positionAt(queue []scheduling.QueueEntry, i int) queuePosition {
-	place := queue[i]
-	waiting := 0
-	for _, other := range queue {
-		if other.Rank > 0 {
-			waiting++
-		}
-	}
-	return queuePosition{Rank: place.Rank, Of: waiting, Wait: drydockv1.Wait{
+// positionAt is the position of the i-th entry of the queue, which waits.
+func (q clusterQueue) positionAt(i int) queuePosition {
+	place := q.Queue[i]
+	return queuePosition{Rank: place.Rank, Of: q.Waiting, Wait: drydockv1.Wait{
 		Reason: string(place.Reason), Message: place.Message, Since: metav1.NewTime(place.Since),
 	}}
 }
@@ -155,13 +156,13 @@ func (q queuedMaintenance) text(now time.Time) string {
 	return fmt.Sprintf("maintenance %s/%s for %s waits: %s", q.Namespace, q.Name, q.Requestor, q.queuePosition.text(now))
 }
 
-// queuedFor returns the maintenances of a node that wait in a queue and have no workflow yet: none of known.
-func queuedFor(queue []scheduling.QueueEntry, node string, known ...workflowRef) []queuedMaintenance {
+// queuedFor returns the maintenances of a node that wait in the queue and have no workflow yet: none of known.
+func (q clusterQueue) queuedFor(node string, known ...workflowRef) []queuedMaintenance {
 	var queued []queuedMaintenance
-	for i, place := range queue {
+	for i, place := range q.Queue {
 		has := slices.ContainsFunc(known, func(of workflowRef) bool { return of.WorkflowID == place.Owner.WorkflowID })
 		if place.Node == node && place.Rank > 0 && !has {
-			queued = append(queued, queuedMaintenance{place.Namespace, place.Name, place.Requestor, place.Owner.WorkflowID, positionAt(queue, i)})
+			queued = append(queued, queuedMaintenance{place.Namespace, place.Name, place.Requestor, place.Owner.WorkflowID, q.positionAt(i)})
 		}
 	}
 	return queued
@@ -183,7 +184,7 @@ func (p queuePosition) text(now time.Time) string {
 // examineSchedulers checks for each cluster whether maintenances can get slots.
 func (s *server) examineSchedulers(ctx context.Context) []finding {
 	const check = "schedulers"
-	queues, err := s.queues(ctx, "")
+	queues, err := s.queues(ctx, "", temporal.StatusRequest{Limit: 1})
 	switch {
 	case err != nil:
 		return []finding{ill(check, "see the message", err)}
@@ -203,16 +204,8 @@ func schedulerFinding(q clusterQueue) finding {
 	if q.Trouble != "" {
 		return ill(check, "start drydock-worker, or see the message", errors.New(q.Trouble))
 	}
-	slots, waiting := 0, 0
-	for _, place := range q.Queue {
-		if place.Rank == 0 {
-			slots++
-		} else {
-			waiting++
-		}
-	}
-	said := fmt.Sprintf("%s under maintenance, %d waiting", plural(slots, "node"), waiting)
-	if q.Wait == nil || len(q.Queue) == 0 || q.Wait.Reason == emergency.ReasonHeld {
+	said := fmt.Sprintf("%s under maintenance, %d waiting", plural(q.Slots, "node"), q.Waiting)
+	if q.Wait == nil || q.Slots+q.Waiting == 0 || q.Wait.Reason == emergency.ReasonHeld {
 		return well(check, said)
 	}
 	return finding{Check: check, Detail: fmt.Sprintf("%s; nothing is granted: %s: %s", said, q.Wait.Reason, q.Wait.Message), Fix: "see the message"}

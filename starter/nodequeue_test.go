@@ -29,7 +29,7 @@ func queueOf(wait *drydockv1.Wait) clusterQueue {
 		return p
 	}
 	return clusterQueue{SchedulerStatus: slots.SchedulerStatus{
-		Cluster: "c1", Wait: wait,
+		Cluster: "c1", Wait: wait, Slots: 1, Waiting: 2,
 		Queue: []scheduling.QueueEntry{place("n3", 0, ""), place("n1", 1, scheduling.NoSlot), place("n2", 2, scheduling.NoSlot)},
 	}}
 }
@@ -52,9 +52,9 @@ func TestAWaitingMaintenanceShowsItsQueuePosition(t *testing.T) {
 	ref := func(name string) maintenanceRef {
 		return maintenanceRef{workflowRef: observe.RefOf("node/c1/ops/"+name, "run")}
 	}
-	require.Nil(t, positionIn(q.Queue, ref("of-n3")), "it has a slot")
-	require.Nil(t, positionIn(q.Queue, ref("of-n4")), "it has no request yet")
-	second := positionIn(q.Queue, ref("of-n2"))
+	require.Nil(t, q.positionOf(ref("of-n3")), "it has a slot")
+	require.Nil(t, q.positionOf(ref("of-n4")), "it has no request yet")
+	second := q.positionOf(ref("of-n2"))
 	const text = "NoSlot for 90s: 1 of 3 nodes at once; rank 2 of 2"
 	now := q.Queue[0].Since.Add(90 * time.Second)
 	require.Equal(t, text, second.text(now))
@@ -67,10 +67,10 @@ func TestAWaitingMaintenanceShowsItsQueuePosition(t *testing.T) {
 func TestTheStatusOfANodeShowsMaintenancesThatWaitInTheQueue(t *testing.T) {
 	q := queueOf(nil)
 	q.Queue[2].Owner.WorkflowID = "cgu/ops/june/c1" // a rollout, which starts the maintenance when it has the slot
-	require.Empty(t, queuedFor(q.Queue, "n3"), "it has a slot")
-	require.Empty(t, queuedFor(q.Queue, "n1", observe.RefOf("node/c1/ops/of-n1", "run")), "it has a status of its own")
+	require.Empty(t, q.queuedFor("n3"), "it has a slot")
+	require.Empty(t, q.queuedFor("n1", observe.RefOf("node/c1/ops/of-n1", "run")), "it has a status of its own")
 
-	queued := queuedFor(q.Queue, "n2", observe.RefOf("node/c1/ops/earlier", "run"))
+	queued := q.queuedFor("n2", observe.RefOf("node/c1/ops/earlier", "run"))
 	status := maintenanceStatus{Queued: queued}
 	status.Metadata.Node, status.Metadata.Cluster = "n2", "c1"
 	status.Status.State = maintenancev1.NodeCompleted
@@ -85,7 +85,7 @@ func TestTheStatusOfANodeShowsMaintenancesThatWaitInTheQueue(t *testing.T) {
 func TestDoctorReportsForEachClusterWhetherSlotsAreGranted(t *testing.T) {
 	unreachable := &drydockv1.Wait{Reason: "ClusterUnreachable", Message: "watch the nodes of c1: connection refused"}
 	idle := queueOf(unreachable)
-	idle.Queue = nil
+	idle.Queue, idle.Slots, idle.Waiting = nil, 0, 0
 	tests := []struct {
 		name  string
 		queue clusterQueue

@@ -15,6 +15,7 @@ import (
 	"drydock.dev/drydock/internal/manifest"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/snapshot"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 func newNodeSchedule(c *cli) *cobra.Command {
@@ -110,7 +111,7 @@ func (c *cli) addQueue(ctx context.Context, in *scheduling.Input) error {
 		return err
 	}
 	defer s.Close()
-	queues, err := s.queues(ctx, c.cluster)
+	queues, err := s.queues(ctx, c.cluster, temporal.StatusRequest{})
 	if err != nil {
 		return err
 	}
@@ -125,10 +126,15 @@ func (c *cli) addQueue(ctx context.Context, in *scheduling.Input) error {
 
 // withQueue merges the requests found on a cluster with those in its scheduler's queue, which has more details of the same request.
 func withQueue(requests []scheduling.SlotRequest, queue []scheduling.QueueEntry) []scheduling.SlotRequest {
+	queued := map[scheduling.Request]bool{}
 	for _, place := range queue {
-		requests = slices.DeleteFunc(requests, func(request scheduling.SlotRequest) bool {
-			return request.Request == place.Request || place.Rank == 0 && request.Node == place.Node && request.Name == place.Owner.WorkflowID
-		})
+		queued[place.Request] = true
+		if place.Rank == 0 { // its node has the mark of the maintenance
+			queued[scheduling.Request{Node: place.Node, Name: place.Owner.WorkflowID}] = true
+		}
+	}
+	requests = slices.DeleteFunc(requests, func(request scheduling.SlotRequest) bool { return queued[request.Request] })
+	for _, place := range queue {
 		requests = append(requests, scheduling.SlotRequest{Request: place.Request, Since: place.Since, Granted: place.Rank == 0})
 	}
 	return requests

@@ -109,7 +109,7 @@ func (s *server) queuedMaintenances(ctx context.Context, status maintenanceStatu
 	for _, other := range status.Others {
 		known = append(known, other.Ref)
 	}
-	return queuedFor(s.queue(ctx, status.Metadata.Cluster).Queue, status.Metadata.Node, known...)
+	return s.queue(ctx, status.Metadata.Cluster, temporal.StatusRequest{Filter: status.Metadata.Node}).queuedFor(status.Metadata.Node, known...)
 }
 
 // maintenanceStatus gets the status of a maintenance. With errFromResult the status is valid.

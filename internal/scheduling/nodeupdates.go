@@ -22,6 +22,7 @@ func (s *SlotState) Update(update NodeUpdate, now time.Time) {
 	case update.First:
 		s.Watch, s.AllListed, s.Nodes = update.Watch, false, nil
 	}
+	s.spent = false
 	for _, observed := range update.Nodes {
 		if i, known := s.find(observed.Name); known {
 			s.Nodes[i] = observed
@@ -52,4 +53,4 @@ func (s *SlotState) node(name string) *ObservedNode {
 }
 
 // ForgetNodes drops the nodes. The next watch lists them again.
-func (s *SlotState) ForgetNodes() { s.Nodes, s.AllListed, s.Watch = nil, false, time.Time{} }
+func (s *SlotState) ForgetNodes() { s.Nodes, s.AllListed, s.Watch, s.spent = nil, false, time.Time{}, false }

@@ -71,7 +71,7 @@ type ownerWait struct {
 
 // noteWaits notes the waiting requests of each owner.
 func (s *SlotState) noteWaits(decision Decision, waiting []ownedEntry) {
-	s.decided, s.waiting = decision, 0
+	s.decided, s.waiting, s.spent = decision, 0, decision.left.slots == 0
 	for _, r := range s.Requesters {
 		r.wait.count, r.wait.first = 0, r.wait.first[:0]
 	}

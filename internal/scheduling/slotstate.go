@@ -33,9 +33,11 @@ type SlotState struct {
 	byOwner map[SlotOwner]*Requester
 	// changes since the last call of TakeChanges.
 	changes []SlotChange
-	// decided is the last decision, and waiting the number of owners with requests that it lets wait.
+	// decided is the last decision, and waiting the number of owners with requests that it lets wait. spent: it left no free slot, and none can have become
+	// free since.
 	decided Decision
 	waiting int
+	spent   bool
 }
 
 // Requester is an owner with its requests and slots.
@@ -135,6 +137,7 @@ func (s *SlotState) TakeChanges() []SlotChange {
 // change changes the status of an entry.
 func (s *SlotState) change(r *Requester, e *SlotEntry, to SlotStatus) {
 	if e.Status != to {
+		s.spent = s.spent && !e.counts()
 		s.changes = append(s.changes, SlotChange{Owner: r.Owner, Node: e.Node, Requestor: e.Requestor, From: e.Status, To: to})
 		e.Status = to
 	}
@@ -180,7 +183,7 @@ func (s *SlotState) urgency(r *Requester, changes []SlotChange) Urgency {
 	case r.hasNews():
 	case len(changes) == 0:
 		return NotDue
-	case s.decided.left.slots == 0 && !slices.ContainsFunc(changes, func(c SlotChange) bool { return c.To != SlotWaiting }):
+	case s.spent && !slices.ContainsFunc(changes, func(c SlotChange) bool { return c.To != SlotWaiting }):
 		return DueLater
 	}
 	return DueNow

@@ -132,15 +132,24 @@ func (w *slotWorld) send(t *rapid.T, owner scheduling.SlotOwner, releases ...sch
 	w.sets[owner].Version++
 	set := *w.sets[owner]
 	set.Slots, set.Releases = slices.Clone(set.Slots), releases
+	before := roundTrip(t, w.state)
+	urgency := scheduling.NotDue
 	for range rapid.IntRange(1, 2).Draw(t, "times") {
-		w.state.Receive(set, w.now)
+		urgency = max(urgency, w.state.Receive(set, w.now))
 	}
 	w.lateSets = append(w.lateSets, set)
-	w.decide(t)
+	if outcome := w.decide(t); urgency != scheduling.DueNow {
+		without := before.Decide(w.now, nil)
+		require.Equal(t, without.Granted, outcome.Granted, "the set grants nothing, so its decision may wait")
+		require.Len(t, outcome.Responses, len(without.Responses))
+	}
 }
 
 // decide decides, checks that each grant is within the limits, and delivers responses.
-func (w *slotWorld) decide(t *rapid.T) {
+func (w *slotWorld) decide(t *rapid.T) scheduling.Outcome {
+	if w.state.Standstill(nil) == nil {
+		require.Equal(t, plainQueue(&w.state, w.now), w.state.Queue(w.now, nil))
+	}
 	outcome := w.state.Decide(w.now, nil)
 	w.checkGrants(t)
 	reports, _ := w.state.Reports(w.now)
@@ -154,6 +163,7 @@ func (w *slotWorld) decide(t *rapid.T) {
 		}
 	}
 	require.LessOrEqual(t, len(w.out(t)), w.parallel)
+	return outcome
 }
 
 // checkGrants records the grants, whether the owners know them or not.

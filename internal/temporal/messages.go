@@ -190,9 +190,9 @@ type Observation struct {
 
 // StatusRequest limits a long status. The zero value requests all of it, or as much as fits into an answer.
 type StatusRequest struct {
-	// Filter keeps only clusters in this state, or with this name.
+	// Filter keeps only clusters in this state, or with this name. In a queue, it keeps the requests for the node of this name, or of this owner.
 	Filter string `json:"filter,omitempty"`
-	// Limit is the largest number of clusters to return; 0: as many as fit.
+	// Limit is the largest number of clusters, or requests, to return; 0: as many as fit.
 	Limit int `json:"limit,omitempty"`
 	// Cursor is the nextCursor of the status before.
 	Cursor string `json:"cursor,omitempty"`

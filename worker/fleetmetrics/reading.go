@@ -184,23 +184,15 @@ func (r *reading) clusters(ctx context.Context, clusters map[string]bool) error 
 
 func (r *reading) scheduler(cluster string) {
 	query(r, temporal.MaintenanceSchedulerID(cluster), func(status slots.SchedulerStatus) {
-		used, queued := 0, 0
-		for _, entry := range status.Queue {
-			if entry.Rank == 0 {
-				used++
-			} else {
-				queued++
-			}
-		}
-		r.add(slotsByState, float64(used), cluster, "used")
-		r.add(slotsByState, float64(queued), cluster, "waiting")
+		r.add(slotsByState, float64(status.Slots), cluster, "used")
+		r.add(slotsByState, float64(status.Waiting), cluster, "waiting")
 		if status.Watching && status.Wait == nil { // otherwise the budgets are not known
 			r.add(slotsByState, float64(status.AvailableSlots), cluster, "free")
 			if status.CanBecomeUnavailable != nil {
 				r.add(mayBecomeUnready, float64(*status.CanBecomeUnavailable), cluster)
 			}
 		}
-	})
+	}, temporal.StatusRequest{Limit: 1})
 }
 
 func (r *reading) windows(ctx context.Context) error {
