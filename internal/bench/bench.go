@@ -28,6 +28,8 @@ type Report struct {
 	Windows []WindowResult `json:"windows,omitempty"`
 	// Finished are the measurements of a worker that starts with many finished objects.
 	Finished []FinishedResult `json:"finished,omitempty"`
+	// Queues are the measurements of queues of slot requests.
+	Queues []QueueResult `json:"queues,omitempty"`
 	// Pace is measured together with Policies.
 	Pace *Pace `json:"pace,omitempty"`
 }
@@ -93,6 +95,9 @@ func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 		return report, err
 	}
 	if err := report.runFinished(ctx, sizes.Finished, progress); err != nil {
+		return report, err
+	}
+	if err := report.runQueues(ctx, sizes.Queues, progress); err != nil {
 		return report, err
 	}
 	if err := report.runPolicies(ctx, sizes.Policies, progress); err != nil || !sizes.Pace {

@@ -27,6 +27,8 @@ type Sizes struct {
 	Windows []WindowSize
 	// Finished are numbers of objects whose work is over.
 	Finished []FinishedSize
+	// Queues are queues of slot requests.
+	Queues []QueueSize
 	// Pace: also measure how fast policy rollouts continue.
 	Pace bool
 }
@@ -101,6 +103,14 @@ func ParseSizes(texts []string) (Sizes, error) {
 			sizes.Finished = append(sizes.Finished, size)
 			continue
 		}
+		if strings.HasSuffix(text, queueSuffix) {
+			size, err := ParseQueueSize(text)
+			if err != nil {
+				return Sizes{}, err
+			}
+			sizes.Queues = append(sizes.Queues, size)
+			continue
+		}
 		size, err := ParseSize(text)
 		if err != nil {
 			return Sizes{}, err
@@ -126,6 +136,9 @@ func (s Sizes) Strings() []string {
 		texts = append(texts, size.String())
 	}
 	for _, size := range s.Finished {
+		texts = append(texts, size.String())
+	}
+	for _, size := range s.Queues {
 		texts = append(texts, size.String())
 	}
 	if s.Pace {

@@ -35,6 +35,13 @@ func (r Report) Print(out io.Writer) {
 				w.title, seconds(w.Served), w.PeakMemoryBytes>>20, seconds(w.CPUSeconds), w.Spoke, w.Hub)
 		}
 	}
+	for _, q := range r.Queues {
+		fmt.Fprintf(out, "%d requests in the queue of a cluster with %d nodes, %d at once: created in %s, all wait after %s; slot idle, p50 / p99 of %d: %s; "+
+			"events of the scheduler: %.2f for each request, %.1f for each hand-over; its workflow tasks: %s; %s, largest event %d KiB; "+
+			"worker: peak memory %d MiB, CPU %s; Temporal: %d MiB, %s\n",
+			q.Size.Requests, q.Size.Nodes, q.Size.AtOnce, seconds(q.Created), seconds(q.Accepted), q.SlotIdle.Count, q.SlotIdle, q.EventsBefore, q.EventsEach, q.TaskTime,
+			counted(q.Runs, "run"), q.LargestEvent>>10, q.Worker.PeakMemoryBytes>>20, seconds(q.Worker.CPUSeconds), q.Temporal.PeakMemoryBytes>>20, seconds(q.Temporal.CPUSeconds))
+	}
 	if r.Pace != nil {
 		fmt.Fprintf(out, "success of a rollout to the first policy of the rollout that it blocked, p50 / p99 of %d: %s\n", r.Pace.BlockerToStart.Count, r.Pace.BlockerToStart)
 		fmt.Fprintf(out, "timeout of a batch to the first write that removes its policies, p50 / p99 of %d: %s\n", r.Pace.TimeoutLateness.Count, r.Pace.TimeoutLateness)

@@ -53,4 +53,6 @@ func (s *SlotState) node(name string) *ObservedNode {
 }
 
 // ForgetNodes drops the nodes. The next watch lists them again.
-func (s *SlotState) ForgetNodes() { s.Nodes, s.AllListed, s.Watch, s.spent = nil, false, time.Time{}, false }
+func (s *SlotState) ForgetNodes() {
+	s.Nodes, s.AllListed, s.Watch, s.spent = nil, false, time.Time{}, false
+}
