@@ -30,6 +30,8 @@ type Report struct {
 	Finished []FinishedResult `json:"finished,omitempty"`
 	// Queues are the measurements of queues of slot requests.
 	Queues []QueueResult `json:"queues,omitempty"`
+	// Clusters are the measurements of a worker with many clusters.
+	Clusters []ClustersResult `json:"clusters,omitempty"`
 	// Pace is measured together with Policies.
 	Pace *Pace `json:"pace,omitempty"`
 }
@@ -98,6 +100,9 @@ func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 		return report, err
 	}
 	if err := report.runQueues(ctx, sizes.Queues, progress); err != nil {
+		return report, err
+	}
+	if err := report.runClusters(ctx, sizes.Clusters, progress); err != nil {
 		return report, err
 	}
 	if err := report.runPolicies(ctx, sizes.Policies, progress); err != nil || !sizes.Pace {

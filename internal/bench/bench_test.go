@@ -141,6 +141,10 @@ func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 5000x2000/finished", text)
 	}
+	for _, text := range []string{"/clusters", "0/clusters", "10x3/clusters", "10@3/clusters", "10x0@1/clusters", "10x3@0/clusters"} {
+		_, err := ParseSizes([]string{text})
+		require.ErrorContains(t, err, "e.g. 3500/clusters", text)
+	}
 	for _, text := range []string{"/policies", "20/policies", "20x0@5/policies", "20x1@5*2/policies", "20x1@5/drain/policies"} {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 100x3@10/policies", text)

@@ -29,6 +29,8 @@ type Sizes struct {
 	Finished []FinishedSize
 	// Queues are queues of slot requests.
 	Queues []QueueSize
+	// Clusters are numbers of clusters that one worker serves.
+	Clusters []ClustersSize
 	// Pace: also measure how fast policy rollouts continue.
 	Pace bool
 }
@@ -59,6 +61,7 @@ func DefaultSizes() Sizes {
 		Harbors:  []int{50},
 		Windows:  []WindowSize{{Windows: 50, Maintenances: 10}, {Windows: 1000, Maintenances: 20}},
 		Finished: []FinishedSize{{Maintenances: 5000, Rollouts: 2000}},
+		Clusters: []ClustersSize{{Clusters: 3500}, {Clusters: 1000, Nodes: 3, AtOnce: 100}},
 		Pace:     true,
 	}
 }
@@ -66,58 +69,37 @@ func DefaultSizes() Sizes {
 // ParseSizes reads sizes as their String writes them.
 func ParseSizes(texts []string) (Sizes, error) {
 	var sizes Sizes
+	bySuffix := map[string]func(string) error{
+		policiesSuffix: reader(&sizes.Policies, ParsePolicySize),
+		harborsSuffix:  reader(&sizes.Harbors, parseHarbors),
+		windowsSuffix:  reader(&sizes.Windows, ParseWindowSize),
+		finishedSuffix: reader(&sizes.Finished, ParseFinishedSize),
+		queueSuffix:    reader(&sizes.Queues, ParseQueueSize),
+		clustersSuffix: reader(&sizes.Clusters, ParseClustersSize),
+	}
 	for _, text := range texts {
 		if text == paceSize {
 			sizes.Pace = true
 			continue
 		}
-		if strings.HasSuffix(text, policiesSuffix) {
-			size, err := ParsePolicySize(text)
-			if err != nil {
-				return Sizes{}, err
-			}
-			sizes.Policies = append(sizes.Policies, size)
-			continue
+		read, known := bySuffix[text[max(0, strings.LastIndexByte(text, '/')):]]
+		if !known {
+			read = reader(&sizes.Nodes, ParseSize)
 		}
-		if strings.HasSuffix(text, harborsSuffix) {
-			clusters, err := parseHarbors(text)
-			if err != nil {
-				return Sizes{}, err
-			}
-			sizes.Harbors = append(sizes.Harbors, clusters)
-			continue
-		}
-		if strings.HasSuffix(text, windowsSuffix) {
-			size, err := ParseWindowSize(text)
-			if err != nil {
-				return Sizes{}, err
-			}
-			sizes.Windows = append(sizes.Windows, size)
-			continue
-		}
-		if strings.HasSuffix(text, finishedSuffix) {
-			size, err := ParseFinishedSize(text)
-			if err != nil {
-				return Sizes{}, err
-			}
-			sizes.Finished = append(sizes.Finished, size)
-			continue
-		}
-		if strings.HasSuffix(text, queueSuffix) {
-			size, err := ParseQueueSize(text)
-			if err != nil {
-				return Sizes{}, err
-			}
-			sizes.Queues = append(sizes.Queues, size)
-			continue
-		}
-		size, err := ParseSize(text)
-		if err != nil {
+		if err := read(text); err != nil {
 			return Sizes{}, err
 		}
-		sizes.Nodes = append(sizes.Nodes, size)
 	}
 	return sizes, nil
+}
+
+// reader returns a function that parses a size and adds it to the others of its kind.
+func reader[S any](sizes *[]S, parse func(string) (S, error)) func(string) error {
+	return func(text string) error {
+		size, err := parse(text)
+		*sizes = append(*sizes, size)
+		return err
+	}
 }
 
 // Strings are the sizes as ParseSizes reads them.
@@ -139,6 +121,9 @@ func (s Sizes) Strings() []string {
 		texts = append(texts, size.String())
 	}
 	for _, size := range s.Queues {
+		texts = append(texts, size.String())
+	}
+	for _, size := range s.Clusters {
 		texts = append(texts, size.String())
 	}
 	if s.Pace {

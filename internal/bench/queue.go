@@ -138,11 +138,11 @@ func measureQueue(ctx context.Context, f *fleet.Fleet, size QueueSize, progress 
 		return result, err
 	}
 	ended := time.Now()
-	usage, err := usageOfBoth(f)
+	usage, err := usagesOf(ctx, f)
 	if err != nil {
 		return result, err
 	}
-	result.Worker, result.Temporal = usage[0], usage[1]
+	result.Worker, result.Temporal = usage.Worker, usage.Temporal
 	if result.SlotIdle, err = s.idleSlots(size); err != nil {
 		return result, err
 	}

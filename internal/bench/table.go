@@ -42,6 +42,9 @@ func (r Report) Print(out io.Writer) {
 			q.Size.Requests, q.Size.Nodes, q.Size.AtOnce, seconds(q.Created), seconds(q.Accepted), q.SlotIdle.Count, q.SlotIdle, q.EventsBefore, q.EventsEach, q.TaskTime,
 			counted(q.Runs, "run"), q.LargestEvent>>10, q.Worker.PeakMemoryBytes>>20, seconds(q.Worker.CPUSeconds), q.Temporal.PeakMemoryBytes>>20, seconds(q.Temporal.CPUSeconds))
 	}
+	for _, c := range r.Clusters {
+		c.print(out)
+	}
 	if r.Pace != nil {
 		fmt.Fprintf(out, "success of a rollout to the first policy of the rollout that it blocked, p50 / p99 of %d: %s\n", r.Pace.BlockerToStart.Count, r.Pace.BlockerToStart)
 		fmt.Fprintf(out, "timeout of a batch to the first write that removes its policies, p50 / p99 of %d: %s\n", r.Pace.TimeoutLateness.Count, r.Pace.TimeoutLateness)

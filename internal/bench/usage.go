@@ -69,6 +69,24 @@ func (u Usages) since(before Usages) Usages {
 	}
 }
 
+// memoryOf reads the resident memory of a process.
+func memoryOf(pid int) (int64, error) {
+	status, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(pid), "status"))
+	if err != nil {
+		return 0, fmt.Errorf("read the memory of process %d: %w", pid, err)
+	}
+	return kilobytesOf(string(status), "VmRSS")
+}
+
+// kilobytesOf returns the bytes of a line such as "VmRSS: 12 kB".
+func kilobytesOf(status, name string) (int64, error) {
+	kilobytes, err := strconv.ParseInt(strings.TrimSuffix(field(status, name), " kB"), 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("read %s: %w", name, err)
+	}
+	return kilobytes << 10, nil
+}
+
 // clockTick is the unit of CPU time in /proc, the same on every Linux that Go supports.
 const clockTick = 0.01
 
@@ -78,9 +96,9 @@ func usageOf(pid int) (Usage, error) {
 	if err != nil {
 		return Usage{}, fmt.Errorf("read the usage of process %d: %w", pid, err)
 	}
-	kilobytes, err := strconv.ParseInt(strings.TrimSuffix(field(string(status), "VmHWM"), " kB"), 10, 64)
+	peak, err := kilobytesOf(string(status), "VmHWM")
 	if err != nil {
-		return Usage{}, fmt.Errorf("read the peak memory of process %d: %w", pid, err)
+		return Usage{}, fmt.Errorf("process %d: %w", pid, err)
 	}
 	_, ticks, err := ticksOf(pid)
 	if err != nil {
@@ -96,7 +114,7 @@ func usageOf(pid int) (Usage, error) {
 			ticks += used
 		}
 	}
-	return Usage{PeakMemoryBytes: kilobytes << 10, CPUSeconds: float64(ticks) * clockTick}, nil
+	return Usage{PeakMemoryBytes: peak, CPUSeconds: float64(ticks) * clockTick}, nil
 }
 
 // ticksOf reads the parent of a process, and the CPU time of the process and of its children that have ended.

@@ -70,8 +70,9 @@ type Fleet struct {
 	bin     string
 	watched *kube.Clusters
 	proxies map[string]*faultproxy.Proxy
-	// clustersFile is the clusters file of the workers.
+	// clustersFile is the clusters file of the workers, and clusters its content.
 	clustersFile string
+	clusters     kube.ClustersFile
 	workers      int
 }
 
@@ -268,18 +269,25 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 		}
 		file.Clusters = append(file.Clusters, kube.ClusterEntry{Name: spoke.Name, KubeconfigContext: *initiator, LockController: lockController})
 	}
-	content, err := yaml.Marshal(file)
-	if err != nil {
-		return err
-	}
+	f.clusters = file
 	f.clustersFile = filepath.Join(f.Dir, "clusters.yaml")
-	if err := os.WriteFile(f.clustersFile, content, 0o600); err != nil {
+	if err := f.AddClusters(); err != nil {
 		return err
 	}
 	if f.Worker, err = f.AddWorker(); err != nil {
 		return err
 	}
 	return f.Worker.Start(ctx)
+}
+
+// AddClusters adds clusters to the clusters file, which workers read when they start.
+func (f *Fleet) AddClusters(entries ...kube.ClusterEntry) error {
+	f.clusters.Clusters = append(f.clusters.Clusters, entries...)
+	content, err := yaml.Marshal(f.clusters)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(f.clustersFile, content, 0o600)
 }
 
 // AddWorker adds another worker, with more arguments, without starting it.

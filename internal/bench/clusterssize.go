@@ -1,0 +1,45 @@
+package bench
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// ClustersSize is how many clusters a worker serves, and the nodes of each that a rollout maintains.
+type ClustersSize struct {
+	Clusters int `json:"clusters"`
+	// Nodes of each cluster, and AtOnce, the clusters that are worked on at the same time; 0: there is no rollout.
+	Nodes  int `json:"nodes,omitempty"`
+	AtOnce int `json:"atOnce,omitempty"`
+}
+
+// clustersSuffix follows the size of many clusters.
+const clustersSuffix = "/clusters"
+
+// ParseClustersSize reads CLUSTERS/clusters or CLUSTERSxNODES@ATONCE/clusters, such as "3500/clusters" and "1000x3@100/clusters".
+func ParseClustersSize(text string) (ClustersSize, error) {
+	rest, found := strings.CutSuffix(text, clustersSuffix)
+	rest, atOnce, limited := strings.Cut(rest, "@")
+	clusters, nodes, rollout := strings.Cut(rest, "x")
+	var size ClustersSize
+	var err, also, third error
+	size.Clusters, err = strconv.Atoi(clusters)
+	if rollout {
+		size.Nodes, also = strconv.Atoi(nodes)
+		size.AtOnce, third = strconv.Atoi(atOnce)
+	}
+	if errors.Join(err, also, third) != nil || !found || limited != rollout || size.Clusters < 1 || rollout && (size.Nodes < 1 || size.AtOnce < 1) {
+		return ClustersSize{}, fmt.Errorf("size %q is not CLUSTERS/clusters or CLUSTERSxNODES@ATONCE/clusters, e.g. 3500/clusters or 1000x3@100/clusters", text)
+	}
+	return size, nil
+}
+
+// String is what ParseClustersSize reads.
+func (s ClustersSize) String() string {
+	if s.Nodes == 0 {
+		return strconv.Itoa(s.Clusters) + clustersSuffix
+	}
+	return fmt.Sprintf("%dx%d@%d%s", s.Clusters, s.Nodes, s.AtOnce, clustersSuffix)
+}
