@@ -6,7 +6,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"drydock.dev/drydock/activities/objects"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -24,8 +23,8 @@ func clusterGroupUpgrades() kind {
 		name:     gvk.Kind,
 		resource: ranv1.GroupVersion.WithResource("clustergroupupgrades").GroupResource(),
 		served:   serves(gvk),
-		watch: func(hub *kube.Cluster, options Options) (controller.Controller, error) {
-			return newRequests(&clusterGroupUpgrade{hub: hub}, gvk, hub, options).watch(options)
+		watch: func(hub *kube.Cluster, options Options) (*controller, error) {
+			return newRequests(&clusterGroupUpgrade{hub: hub}, gvk, hub, options).watch(options), nil
 		},
 	}
 }

@@ -11,12 +11,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/go-logr/logr"
 	"go.temporal.io/sdk/client"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
@@ -42,9 +40,6 @@ const (
 	examineInterval = 5 * time.Minute
 )
 
-// concurrency is the number of objects of one kind that are reconciled at the same time.
-const concurrency = 16
-
 // kind is one kind of objects that starts workflows.
 type kind struct {
 	name string
@@ -53,7 +48,7 @@ type kind struct {
 	// served reports whether the cluster serves the kind.
 	served func(*kube.Cluster) error
 	// watch returns a controller of the kind.
-	watch func(*kube.Cluster, Options) (controller.Controller, error)
+	watch func(*kube.Cluster, Options) (*controller, error)
 }
 
 // Run runs the controllers of the clusters for which this process has credentials, and those of the hub if there is one, until ctx is done. It follows clusters
@@ -110,20 +105,19 @@ func runSession(ctx context.Context, name string, kinds []kind, options Options)
 		end()
 		return err
 	}
-	session := &session{cluster: cluster, kinds: kinds, options: options, running: map[string]context.CancelFunc{}, off: map[string]string{}, fail: end}
-	defer session.ended.Wait()
+	session := &session{cluster: cluster, kinds: kinds, options: options, running: map[string]func(){}, off: map[string]string{}, fail: end}
+	defer session.stop()
 	defer end()
-	session.ended.Go(func() {
-		select {
-		case <-ctx.Done():
-		case <-cluster.Ended():
-			end()
-		}
-	})
 	for ctx.Err() == nil {
 		session.startAndStop(ctx)
 		options.Log.Debug("cluster checked for controllers to start and stop")
-		pause(ctx, options.Interval)
+		select {
+		case <-cluster.Ended():
+			return nil
+		case <-ctx.Done():
+			return nil
+		case <-time.After(options.Interval):
+		}
 		looking, looked := context.WithCancel(ctx)
 		current, err := options.Clusters.ClusterOrHub(looking, name)
 		looked()
@@ -139,11 +133,11 @@ type session struct {
 	cluster *kube.Cluster
 	kinds   []kind
 	options Options
-	// running are the controllers in progress, by kind.
-	running map[string]context.CancelFunc
+	// running are the ends of the controllers in progress, by kind.
+	running map[string]func()
 	// fail ends the session.
-	fail  context.CancelFunc
-	ended sync.WaitGroup
+	fail     context.CancelFunc
+	starting sync.WaitGroup
 	// examined is when the cluster was last searched for other operators, which are theirs.
 	examined time.Time
 	theirs   map[string]string
@@ -186,11 +180,19 @@ func (s *session) startAndStop(ctx context.Context) {
 	}
 }
 
+// stop ends all controllers.
+func (s *session) stop() {
+	for _, stop := range s.running {
+		stop()
+	}
+	s.starting.Wait()
+}
+
 // start starts the controller of a kind.
 func (s *session) start(ctx context.Context, kind kind) {
 	log := s.options.Log.With("kind", kind.name)
 	err := kind.readable(ctx, s.cluster)
-	var c controller.Controller
+	var c *controller
 	if err == nil {
 		c, err = kind.watch(s.cluster, s.options)
 	}
@@ -198,11 +200,16 @@ func (s *session) start(ctx context.Context, kind kind) {
 		s.logOff(kind, "controller cannot start", "error", err)
 		return
 	}
-	ctx, s.running[kind.name] = context.WithCancel(ctx)
+	ctx, cancel := context.WithCancel(ctx)
+	c.queue = newQueue(func(request reconcile.Request) { c.reconcileOne(ctx, request) })
+	s.running[kind.name] = func() {
+		cancel()
+		c.queue.stop()
+	}
 	delete(s.off, kind.name)
 	log.Info("controller started")
-	s.ended.Go(func() {
-		if err := c.Start(ctx); err != nil && ctx.Err() == nil {
+	s.starting.Go(func() {
+		if err := c.run(ctx); err != nil && ctx.Err() == nil {
 			log.Error("controller ended", "error", err)
 			s.fail()
 		}
@@ -282,21 +289,6 @@ func clusterOf(cluster *kube.Cluster) string {
 		return ""
 	}
 	return cluster.Name
-}
-
-// newController returns a controller with the options of all kinds.
-func newController(name string, of reconcile.Reconciler, options Options) (controller.Controller, error) {
-	return controller.NewUnmanaged(name, controller.Options{
-		Reconciler: of, MaxConcurrentReconciles: concurrency,
-		SkipNameValidation: new(true), // the kind has a controller for each cluster
-		LogConstructor: func(request *reconcile.Request) logr.Logger {
-			log := logr.FromSlogHandler(options.Log.Handler()).WithValues("controller", name)
-			if request != nil {
-				log = log.WithValues("object", request.String())
-			}
-			return log
-		},
-	})
 }
 
 // describe wraps the error of a step of a reconciler.

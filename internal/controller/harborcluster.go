@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	goharborv1 "drydock.dev/drydock/internal/apis/goharbor/v1beta1"
 	"drydock.dev/drydock/internal/harbor"
@@ -27,13 +26,13 @@ func harborClusters() kind {
 		name:     gvk.Kind,
 		resource: goharborv1.GroupVersion.WithResource("harborclusters").GroupResource(),
 		served:   serves(gvk),
-		watch: func(cluster *kube.Cluster, options Options) (controller.Controller, error) {
+		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			if err := hasDrydocksHarborCRD(cluster); err != nil {
 				return nil, err
 			}
 			reconciler := newRequests(&harborCluster{cluster}, gvk, cluster, options)
 			reconciler.standing, reconciler.finalizer, reconciler.follows = true, harbor.Finalizer, true
-			return reconciler.watch(options)
+			return reconciler.watch(options), nil
 		},
 	}
 }

@@ -9,7 +9,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -26,14 +25,10 @@ func maintenanceConfigs() kind {
 		name:     "MaintenanceOperatorConfig",
 		resource: maintenancev1.GroupVersion.WithResource("maintenanceoperatorconfigs").GroupResource(),
 		served:   serves(maintenancev1.GroupVersion.WithKind("MaintenanceOperatorConfig")),
-		watch: func(cluster *kube.Cluster, options Options) (controller.Controller, error) {
-			c, err := newController("MaintenanceOperatorConfig", &maintenanceConfig{cluster}, options)
-			if err != nil {
-				return nil, err
-			}
+		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			configs := source.Kind(cluster.Cache, &maintenancev1.MaintenanceOperatorConfig{},
 				&handler.TypedEnqueueRequestForObject[*maintenancev1.MaintenanceOperatorConfig]{}, created[*maintenancev1.MaintenanceOperatorConfig]())
-			return c, c.Watch(configs)
+			return newController("MaintenanceOperatorConfig", &maintenanceConfig{cluster}, options, configs), nil
 		},
 	}
 }

@@ -5,7 +5,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"drydock.dev/drydock/activities/objects"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -24,8 +23,8 @@ func maintenanceWindows() kind {
 		name:     gvk.Kind,
 		resource: drydockv1.GroupVersion.WithResource("maintenancewindows").GroupResource(),
 		served:   serves(gvk),
-		watch: func(cluster *kube.Cluster, options Options) (controller.Controller, error) {
-			return newRequests(&maintenanceWindow{cluster: cluster}, gvk, cluster, options).watch(options)
+		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
+			return newRequests(&maintenanceWindow{cluster: cluster}, gvk, cluster, options).watch(options), nil
 		},
 	}
 }

@@ -13,7 +13,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
@@ -46,19 +45,10 @@ func nodeAnnotations() kind {
 		name:     "node annotations",
 		resource: maintenancev1.GroupVersion.WithResource("nodemaintenances").GroupResource(),
 		served:   serves(gvk),
-		watch: func(cluster *kube.Cluster, options Options) (controller.Controller, error) {
-			c, err := newController("node-annotations", &nodeAnnotation{cluster: cluster}, options)
-			if err != nil {
-				return nil, err
-			}
+		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			nodes := source.Kind(cluster.Cache, &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{}, annotationChanges())
 			requests := source.Kind(cluster.Cache, &maintenancev1.NodeMaintenance{}, handler.TypedEnqueueRequestsFromMapFunc(annotatedNode))
-			for _, watched := range []source.Source{nodes, requests} {
-				if err := c.Watch(watched); err != nil {
-					return nil, err
-				}
-			}
-			return c, nil
+			return newController("node-annotations", &nodeAnnotation{cluster: cluster}, options, nodes, requests), nil
 		},
 	}
 }

@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 	"sigs.k8s.io/controller-runtime/pkg/source"
@@ -34,10 +33,10 @@ func nodeMaintenances() kind {
 		name:     gvk.Kind,
 		resource: maintenancev1.GroupVersion.WithResource("nodemaintenances").GroupResource(),
 		served:   serves(gvk),
-		watch: func(cluster *kube.Cluster, options Options) (controller.Controller, error) {
+		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			of := &nodeMaintenance{cluster: cluster}
 			nodes := source.Kind(cluster.Cache, &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(of.requestsForNode), created[*corev1.Node]())
-			return newRequests(of, gvk, cluster, options).watch(options, nodes)
+			return newRequests(of, gvk, cluster, options).watch(options, nodes), nil
 		},
 	}
 }

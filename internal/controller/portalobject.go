@@ -16,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/util/workqueue"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -138,8 +137,8 @@ func portalKind[T portalObject](resource string, of func(*kube.Cluster, Options)
 	return kind{
 		name: name, resource: sreportalv1.GroupVersion.WithResource(resource).GroupResource(),
 		served: serves(sreportalv1.GroupVersion.WithKind(name)),
-		watch: func(cluster *kube.Cluster, options Options) (controller.Controller, error) {
-			return of(cluster, options).watch(options)
+		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
+			return of(cluster, options).watch(options), nil
 		},
 	}
 }
@@ -153,15 +152,9 @@ func identityOf(object kubeclient.Object) metav1.ObjectMeta {
 }
 
 // watch returns a controller of the kind.
-func (r *portalObjects[T]) watch(options Options) (controller.Controller, error) {
-	c, err := newController(r.kind, r, options)
-	if err != nil {
-		return nil, err
-	}
-	return c, errors.Join(
-		c.Watch(source.Kind(r.cluster.Cache, r.create(), &handler.TypedEnqueueRequestForObject[T]{}, r.changes())),
-		c.Watch(source.Func(r.recheckAll)),
-	)
+func (r *portalObjects[T]) watch(options Options) *controller {
+	objects := source.Kind(r.cluster.Cache, r.create(), &handler.TypedEnqueueRequestForObject[T]{}, r.changes())
+	return newController(r.kind, r, options, objects, source.Func(r.recheckAll))
 }
 
 // changes omits updates of metadata only, which the controller makes itself.

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/util/workqueue"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 	"sigs.k8s.io/controller-runtime/pkg/event"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
@@ -106,21 +105,9 @@ func newRequests[T kubeclient.Object](of requestKind[T], kind schema.GroupVersio
 
 // watch returns a controller that reconciles the objects when their requests change, the objects of running workflows when it starts, and further
 // ones by the other sources.
-func (r *requests[T]) watch(options Options, others ...source.Source) (controller.Controller, error) {
-	c, err := newController(r.kind.Kind, r, options)
-	if err != nil {
-		return nil, err
-	}
-	all := []source.Source{
-		source.Kind(r.cluster.Cache, r.new(), &handler.TypedEnqueueRequestForObject[T]{}, r.changes()),
-		source.Func(r.enqueueRunning),
-	}
-	for _, watched := range append(all, others...) {
-		if err := c.Watch(watched); err != nil {
-			return nil, err
-		}
-	}
-	return c, nil
+func (r *requests[T]) watch(options Options, others ...source.Source) *controller {
+	objects := source.Kind(r.cluster.Cache, r.new(), &handler.TypedEnqueueRequestForObject[T]{}, r.changes())
+	return newController(r.kind.Kind, r, options, append([]source.Source{objects, source.Func(r.enqueueRunning)}, others...)...)
 }
 
 // new returns an empty object.

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/controller"
 
 	"drydock.dev/drydock/activities/objects"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -26,12 +25,12 @@ func workloadLockPolicies() kind {
 		name:     gvk.Kind,
 		resource: drydockv1.GroupVersion.WithResource("workloadlockpolicies").GroupResource(),
 		served:   serves(gvk),
-		watch: func(cluster *kube.Cluster, options Options) (controller.Controller, error) {
+		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			of := &workloadLockPolicy{cluster: cluster, temporal: options.Temporal}
 			reconciler := newRequests(of, gvk, cluster, options)
 			reconciler.standing, reconciler.identify = true, of.lockController
 			reconciler.ended = func(policy *drydockv1.WorkloadLockPolicy) bool { return policy.Status.State.Ended() }
-			return reconciler.watch(options)
+			return reconciler.watch(options), nil
 		},
 	}
 }

@@ -299,7 +299,7 @@ func (c *Clusters) openCluster(ctx context.Context, k key, outdated func()) (*Cl
 	if err != nil {
 		return nil, err
 	}
-	scheme, err := NewScheme()
+	scheme, err := sharedScheme()
 	if err != nil {
 		return nil, err
 	}

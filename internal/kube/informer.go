@@ -2,17 +2,21 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
 	"sync"
 	"time"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/apimachinery/pkg/watch"
 	toolscache "k8s.io/client-go/tools/cache"
+	"k8s.io/klog/v2"
 )
 
 // syncPatience is how long a first list may take before the API server's health is checked.
@@ -21,11 +25,14 @@ const syncPatience = 3 * time.Second
 // watchPatience is how long lists may be refused before the cache counts as stale: a server that has just started refuses some.
 const watchPatience = 5 * time.Second
 
-// informer records why it could not list its objects before its first success. After that, it reconnects by itself, and a failure counts only if it
-// lasts.
+// informer is a shared informer that records why it could not list its objects before its first success. After that, it reconnects by itself, and a failure counts
+// only if it lasts. It keeps its objects in the order of the events of one watch, and tells its handlers in the same goroutine: a worker has some for each of
+// thousands of clusters, and those of client-go need ten more goroutines and a queue of 16 KiB for each handler.
 type informer struct {
-	toolscache.SharedIndexInformer
-	log *slog.Logger
+	source toolscache.ListerWatcher
+	kind   runtime.Object
+	log    *slog.Logger
+	store  *informerStore
 
 	mu      sync.Mutex
 	failure error
@@ -35,18 +42,23 @@ type informer struct {
 	refusedSince time.Time
 }
 
-func newInformer(source toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers, log *slog.Logger) *informer {
-	i := &informer{failed: make(chan struct{}), log: log}
-	i.SharedIndexInformer = toolscache.NewSharedIndexInformer(i.recording(toolscache.ToListerWatcherWithContext(source)), kind, resync, indexers)
-	// It only fails on an informer that runs already.
-	_ = i.SetWatchErrorHandlerWithContext(func(ctx context.Context, reflector *toolscache.Reflector, err error) {
-		if err == io.EOF || apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-			return // the normal end of a watch
-		}
-		log.WarnContext(ctx, "watch failed, retrying", "kind", reflector.TypeDescription(), "error", err)
-		i.fail(err)
+func newInformer(source toolscache.ListerWatcher, kind runtime.Object, indexers toolscache.Indexers, log *slog.Logger) *informer {
+	return &informer{source: source, kind: kind, log: log, failed: make(chan struct{}), store: newInformerStore(indexers)}
+}
+
+// RunWithContext implements toolscache.SharedIndexInformer.
+func (i *informer) RunWithContext(ctx context.Context) {
+	// A context of the standard library, whose children need no goroutines. The reflector logs what this informer logs.
+	own, cancel := context.WithCancel(klog.NewContext(context.Background(), logr.Discard()))
+	defer i.store.stopped.Store(true)
+	var running sync.WaitGroup
+	running.Go(func() {
+		source := i.recording(toolscache.ToListerWatcherWithContext(i.source))
+		toolscache.NewReflectorWithOptions(source, i.kind, i.store, toolscache.ReflectorOptions{Name: "drydock"}).RunWithContext(own)
 	})
-	return i
+	<-ctx.Done()
+	cancel()
+	running.Wait()
 }
 
 func (i *informer) fail(err error) {
@@ -66,8 +78,12 @@ func (i *informer) recording(source toolscache.ListerWatcherWithContext) *toolsc
 		},
 		WatchFuncWithContext: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
 			begun, err := source.WatchWithContext(ctx, options)
-			if err == nil {
+			switch first := options.SendInitialEvents != nil; {
+			case err == nil:
 				i.record(nil)
+			case first || normalEnd(ctx, err) || utilnet.IsConnectionRefused(err): // a list follows, or the next attempt
+			default:
+				i.log.WarnContext(ctx, "watch failed, retrying", "kind", fmt.Sprintf("%T", i.kind), "error", err)
 			}
 			return begun, err
 		},
@@ -82,6 +98,10 @@ func (i *informer) list(ctx context.Context, source toolscache.ListerWatcherWith
 		list, err := source.ListWithContext(ctx, options)
 		i.record(err)
 		if !apierrors.IsForbidden(err) {
+			if err != nil && !normalEnd(ctx, err) {
+				i.log.WarnContext(ctx, "list failed, retrying", "kind", fmt.Sprintf("%T", i.kind), "error", err)
+				i.fail(err)
+			}
 			return list, err
 		}
 		if !told {
@@ -95,6 +115,11 @@ func (i *informer) list(ctx context.Context, source toolscache.ListerWatcherWith
 		case <-time.After(forbiddenPause(time.Since(began))):
 		}
 	}
+}
+
+// normalEnd reports whether an error is no failure: the informer ends, or has to list again.
+func normalEnd(ctx context.Context, err error) bool {
+	return ctx.Err() != nil || errors.Is(err, io.EOF) || apierrors.IsResourceExpired(err) || apierrors.IsGone(err)
 }
 
 // forbiddenPause is the pause before a list is tried again that has been forbidden for that long: a person who has just granted a right waits for it,

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"net/http"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -37,12 +35,18 @@ const absenceHolds = 5 * time.Second
 // caller's deadline.
 type informers struct {
 	cache.Cache
-	// selected are the caches of kinds that are filtered or trimmed. metadata are those for reads of metadata only.
-	selected, metadata map[schema.GroupVersionKind]cache.Cache
-	cluster            *Cluster
-	scheme             *runtime.Scheme
+	config  *rest.Config
+	options cache.Options
+	cluster *Cluster
+	scheme  *runtime.Scheme
+	running sync.WaitGroup
 
-	mu          sync.Mutex
+	mu sync.Mutex
+	// parts are the caches of kinds that are filtered or trimmed.
+	parts map[partKey]cache.Cache
+	// ctx is that of Start; nil before it.
+	ctx         context.Context
+	stopped     bool
 	podsIndexed bool
 	// absent are kinds that were not served at the last request.
 	absent map[schema.GroupVersionKind]absence
@@ -59,54 +63,73 @@ func newInformers(cluster *Cluster, config *rest.Config, connections *http.Clien
 		Scheme:           scheme,
 		Mapper:           cluster.mapper,
 		DefaultTransform: cache.TransformStripManagedFields(),
-		NewInformer: func(source toolscache.ListerWatcher, kind runtime.Object, resync time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
-			return newInformer(source, kind, resync, indexers, options.Log.With("cluster", cluster.Name))
+		NewInformer: func(source toolscache.ListerWatcher, kind runtime.Object, _ time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
+			return newInformer(source, kind, indexers, options.Log.With("cluster", cluster.Name))
 		},
 	}
 	inner, err := cache.New(config, all)
 	if err != nil {
 		return nil, err
 	}
-	i := &informers{
-		Cache: inner, selected: map[schema.GroupVersionKind]cache.Cache{}, metadata: map[schema.GroupVersionKind]cache.Cache{}, cluster: cluster, scheme: scheme,
-		absent: map[schema.GroupVersionKind]absence{},
-	}
-	for _, part := range parts() {
-		some := all
-		if some.DefaultLabelSelector, err = labels.Parse(part.selector); err != nil {
-			return nil, err
-		}
-		some.DefaultTransform = part.trim
-		caches := i.selected
-		if part.metadata {
-			caches = i.metadata
-		}
-		if caches[part.kind], err = cache.New(config, some); err != nil {
-			return nil, err
-		}
-	}
-	return i, nil
+	return &informers{
+		Cache: inner, config: config, options: all, parts: map[partKey]cache.Cache{}, cluster: cluster, scheme: scheme, absent: map[schema.GroupVersionKind]absence{},
+	}, nil
 }
 
 // Start runs the caches until ctx is done.
 func (i *informers) Start(ctx context.Context) error {
-	var running sync.WaitGroup
-	for _, selected := range slices.Concat(slices.Collect(maps.Values(i.selected)), slices.Collect(maps.Values(i.metadata))) {
-		running.Go(func() { _ = selected.Start(ctx) }) // it only fails if started twice
+	i.mu.Lock()
+	i.ctx = ctx
+	for _, some := range i.parts {
+		i.run(some)
 	}
-	defer running.Wait()
-	return i.Cache.Start(ctx)
+	i.mu.Unlock()
+	err := i.Cache.Start(ctx)
+	i.mu.Lock()
+	i.stopped = true
+	i.mu.Unlock()
+	i.running.Wait()
+	return err
+}
+
+// run runs the cache of a part, once Start was called. The caller has the lock.
+func (i *informers) run(some cache.Cache) {
+	if i.ctx != nil && !i.stopped {
+		i.running.Go(func() { _ = some.Start(i.ctx) }) // it only fails if started twice
+	}
 }
 
 // of returns the cache that an object of a kind is in.
-func (i *informers) of(kind schema.GroupVersionKind, object client.Object) cache.Cache {
-	if _, metadata := object.(*metav1.PartialObjectMetadata); metadata && i.metadata[kind] != nil {
-		return i.metadata[kind]
+func (i *informers) of(kind schema.GroupVersionKind, object client.Object) (cache.Cache, error) {
+	_, metadata := object.(*metav1.PartialObjectMetadata)
+	for _, key := range []partKey{{kind, metadata}, {kind, false}} {
+		if part, found := allParts()[key]; found {
+			return i.partial(key, part)
+		}
 	}
-	if selected := i.selected[kind]; selected != nil {
-		return selected
+	return i.Cache, nil
+}
+
+// partial returns the cache of a part, which is made on first use: most clusters need none.
+func (i *informers) partial(key partKey, part part) (cache.Cache, error) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	if made := i.parts[key]; made != nil {
+		return made, nil
 	}
-	return i.Cache
+	options := i.options
+	options.DefaultTransform = part.trim
+	var err error
+	if options.DefaultLabelSelector, err = labels.Parse(part.selector); err != nil {
+		return nil, err
+	}
+	made, err := cache.New(i.config, options)
+	if err != nil {
+		return nil, err
+	}
+	i.parts[key] = made
+	i.run(made)
+	return made, nil
 }
 
 // Get reads one object. Errors: those of the API server, and why the kind cannot be watched.
@@ -118,7 +141,11 @@ func (i *informers) Get(ctx context.Context, name client.ObjectKey, object clien
 	if err != nil {
 		return err
 	}
-	return i.of(kind, object).Get(ctx, name, object, options...)
+	from, err := i.of(kind, object)
+	if err != nil {
+		return err
+	}
+	return from.Get(ctx, name, object, options...)
 }
 
 // List reads many objects.
@@ -134,7 +161,11 @@ func (i *informers) List(ctx context.Context, list client.ObjectList, options ..
 	if err != nil {
 		return err
 	}
-	return i.of(kind, item).List(ctx, list, options...)
+	from, err := i.of(kind, item)
+	if err != nil {
+		return err
+	}
+	return from.List(ctx, list, options...)
 }
 
 // itemOf returns an empty object of the list's items: an informer for a list is that of its items.
@@ -174,7 +205,11 @@ func (i *informers) GetInformer(ctx context.Context, object client.Object, optio
 	if err := i.recentlyAbsent(kind); err != nil {
 		return nil, err
 	}
-	found, err := i.of(kind, object).GetInformer(ctx, object, append(options, cache.BlockUntilSynced(false))...)
+	from, err := i.of(kind, object)
+	if err != nil {
+		return nil, err
+	}
+	found, err := from.GetInformer(ctx, object, append(options, cache.BlockUntilSynced(false))...)
 	if err != nil {
 		return nil, i.explain(kind, err)
 	}

@@ -1,6 +1,8 @@
 package kube
 
 import (
+	"sync"
+
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -39,6 +41,21 @@ func parts() []part {
 		{kind: views.Actions, selector: views.Ours, trim: installplans.TrimObject},
 	}
 }
+
+// partKey is a kind, or its metadata.
+type partKey struct {
+	kind     schema.GroupVersionKind
+	metadata bool
+}
+
+// allParts returns the parts by kind.
+var allParts = sync.OnceValue(func() map[partKey]part {
+	all := map[partKey]part{}
+	for _, part := range parts() {
+		all[partKey{part.kind, part.metadata}] = part
+	}
+	return all
+})
 
 // trimMetadata keeps of the metadata of an object what tells that it has changed.
 func trimMetadata(object any) (any, error) {

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"errors"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	clientgoscheme "k8s.io/client-go/kubernetes/scheme"
@@ -28,3 +29,6 @@ func NewScheme() (*runtime.Scheme, error) {
 	)
 	return scheme, err
 }
+
+// sharedScheme is the scheme of all clusters.
+var sharedScheme = sync.OnceValues(NewScheme)

@@ -150,7 +150,7 @@ func (c *Cluster) watchSelection(
 			return api.Watch(ctx, empty(), options(raw))
 		},
 	}
-	own = newInformer(source, item, 0, toolscache.Indexers{}, slog.Default())
+	own = newInformer(source, item, toolscache.Indexers{}, slog.Default())
 	if selection.Trim != nil {
 		if err := own.SetTransform(selection.Trim); err != nil {
 			return nil, nil, err
