@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/spf13/cobra"
 	"go.temporal.io/sdk/worker"
 
@@ -73,7 +74,8 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	if err != nil {
 		return fmt.Errorf("--update-graph-ca: %w", err)
 	}
-	registry := prometheus.NewRegistry() // controller-runtime's has the metrics of the process
+	registry := prometheus.NewRegistry()
+	registry.MustRegister(collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}), collectors.NewGoCollector())
 	metrics, err := temporal.NewMetrics(registry, log)
 	if err != nil {
 		return err
