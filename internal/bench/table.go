@@ -138,7 +138,9 @@ func (r Report) groups() [][]line[Result] {
 				}
 				return r.Database.shared(r.Size.maintenances(), 1)
 			}},
-			{"transactions per node", func(r Result) string { return unlessNone(float64(r.Transactions)/float64(r.Size.maintenances()), "%.0f") }},
+			{"transactions per node", func(r Result) string {
+				return unlessNone(float64(r.Transactions)/float64(r.Size.maintenances()), "%.0f")
+			}},
 		},
 	}
 }
