@@ -22,7 +22,7 @@ func clusterGroupUpgrades() kind {
 	return kind{
 		name:     gvk.Kind,
 		resource: ranv1.GroupVersion.WithResource("clustergroupupgrades").GroupResource(),
-		served:   serves(gvk),
+		gvk:      gvk,
 		watch: func(hub *kube.Cluster, options Options) (*controller, error) {
 			return newRequests(&clusterGroupUpgrade{hub: hub}, gvk, hub, options).watch(options), nil
 		},

@@ -25,7 +25,7 @@ func harborClusters() kind {
 	return kind{
 		name:     gvk.Kind,
 		resource: goharborv1.GroupVersion.WithResource("harborclusters").GroupResource(),
-		served:   serves(gvk),
+		gvk:      gvk,
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			if err := hasDrydocksHarborCRD(cluster); err != nil {
 				return nil, err

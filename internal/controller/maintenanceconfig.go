@@ -24,7 +24,7 @@ func maintenanceConfigs() kind {
 	return kind{
 		name:     "MaintenanceOperatorConfig",
 		resource: maintenancev1.GroupVersion.WithResource("maintenanceoperatorconfigs").GroupResource(),
-		served:   serves(maintenancev1.GroupVersion.WithKind("MaintenanceOperatorConfig")),
+		gvk:      maintenancev1.GroupVersion.WithKind("MaintenanceOperatorConfig"),
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			configs := source.Kind(cluster.Cache, &maintenancev1.MaintenanceOperatorConfig{},
 				&handler.TypedEnqueueRequestForObject[*maintenancev1.MaintenanceOperatorConfig]{}, created[*maintenancev1.MaintenanceOperatorConfig]())

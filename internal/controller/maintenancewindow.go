@@ -22,7 +22,7 @@ func maintenanceWindows() kind {
 	return kind{
 		name:     gvk.Kind,
 		resource: drydockv1.GroupVersion.WithResource("maintenancewindows").GroupResource(),
-		served:   serves(gvk),
+		gvk:      gvk,
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			return newRequests(&maintenanceWindow{cluster: cluster}, gvk, cluster, options).watch(options), nil
 		},

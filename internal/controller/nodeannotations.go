@@ -44,7 +44,7 @@ func nodeAnnotations() kind {
 	return kind{
 		name:     "node annotations",
 		resource: maintenancev1.GroupVersion.WithResource("nodemaintenances").GroupResource(),
-		served:   serves(gvk),
+		gvk:      gvk,
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			nodes := source.Kind(cluster.Cache, &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{}, annotationChanges())
 			requests := source.Kind(cluster.Cache, &maintenancev1.NodeMaintenance{}, handler.TypedEnqueueRequestsFromMapFunc(annotatedNode))

@@ -32,7 +32,7 @@ func nodeMaintenances() kind {
 	return kind{
 		name:     gvk.Kind,
 		resource: maintenancev1.GroupVersion.WithResource("nodemaintenances").GroupResource(),
-		served:   serves(gvk),
+		gvk:      gvk,
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			of := &nodeMaintenance{cluster: cluster}
 			nodes := source.Kind(cluster.Cache, &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(of.requestsForNode), created[*corev1.Node]())

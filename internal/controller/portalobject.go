@@ -136,7 +136,7 @@ func portalKind[T portalObject](resource string, of func(*kube.Cluster, Options)
 	name := of(nil, Options{}).kind
 	return kind{
 		name: name, resource: sreportalv1.GroupVersion.WithResource(resource).GroupResource(),
-		served: serves(sreportalv1.GroupVersion.WithKind(name)),
+		gvk: sreportalv1.GroupVersion.WithKind(name),
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			return of(cluster, options).watch(options), nil
 		},

@@ -24,7 +24,7 @@ func workloadLockPolicies() kind {
 	return kind{
 		name:     gvk.Kind,
 		resource: drydockv1.GroupVersion.WithResource("workloadlockpolicies").GroupResource(),
-		served:   serves(gvk),
+		gvk:      gvk,
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			of := &workloadLockPolicy{cluster: cluster, temporal: options.Temporal}
 			reconciler := newRequests(of, gvk, cluster, options)

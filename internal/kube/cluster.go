@@ -19,7 +19,6 @@ import (
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
 
 	"drydock.dev/drydock/internal/allow"
 	"drydock.dev/drydock/internal/temporal"
@@ -68,7 +67,7 @@ func newCluster(name string, found credentials, scheme *runtime.Scheme, options 
 		return nil, err
 	}
 	c := &Cluster{Name: name, Config: config, MaintenanceConfig: options.MaintenanceConfig, safetyInterval: options.SafetyInterval, ended: found.ended}
-	if c.mapper, err = apiutil.NewDynamicRESTMapper(config, connections); err != nil {
+	if c.mapper, err = newMapper(config, connections); err != nil {
 		return nil, err
 	}
 	if c.Client, err = newClient(config, client.Options{HTTPClient: connections, Scheme: scheme, Mapper: c.mapper}); err != nil {

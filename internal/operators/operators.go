@@ -44,9 +44,15 @@ func (o Operator) String() string {
 // Running finds the operators of a cluster: the Deployments whose ServiceAccounts may write the status of one of Kinds. It ignores wildcard permissions,
 // Drydock's own worker, and Deployments that are scaled to zero.
 func Running(ctx context.Context, cluster kubernetes.Interface) ([]Operator, error) {
+	running, _, err := Find(ctx, cluster)
+	return running, err
+}
+
+// Find is Running. It also reports whether ClusterRoles give such permissions: otherwise no Deployment can be an operator.
+func Find(ctx context.Context, cluster kubernetes.Interface) (running []Operator, permitted bool, err error) {
 	roles, err := cluster.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list ClusterRoles: %w", err)
+		return nil, false, fmt.Errorf("list ClusterRoles: %w", err)
 	}
 	writes := map[string][]schema.GroupResource{}
 	for _, role := range roles.Items {
@@ -55,11 +61,11 @@ func Running(ctx context.Context, cluster kubernetes.Interface) ([]Operator, err
 		}
 	}
 	if len(writes) == 0 {
-		return nil, nil
+		return nil, false, nil
 	}
 	bindings, err := cluster.RbacV1().ClusterRoleBindings().List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list ClusterRoleBindings: %w", err)
+		return nil, true, fmt.Errorf("list ClusterRoleBindings: %w", err)
 	}
 	writers := map[types.NamespacedName][]schema.GroupResource{}
 	for _, binding := range bindings.Items {
@@ -72,16 +78,15 @@ func Running(ctx context.Context, cluster kubernetes.Interface) ([]Operator, err
 	}
 	deployments, err := cluster.AppsV1().Deployments("").List(ctx, metav1.ListOptions{})
 	if err != nil {
-		return nil, fmt.Errorf("list Deployments: %w", err)
+		return nil, true, fmt.Errorf("list Deployments: %w", err)
 	}
-	var running []Operator
 	for _, deployment := range deployments.Items {
 		kinds := writers[types.NamespacedName{Namespace: deployment.Namespace, Name: deployment.Spec.Template.Spec.ServiceAccountName}]
 		if len(kinds) > 0 && !scaledDown(deployment) {
 			running = append(running, Operator{types.NamespacedName{Namespace: deployment.Namespace, Name: deployment.Name}, sorted(kinds)})
 		}
 	}
-	return running, nil
+	return running, true, nil
 }
 
 // ownPrefix begins the names of the ClusterRoles in deploy/rbac.
