@@ -68,6 +68,8 @@ type ClustersRollout struct {
 const (
 	// restTime is how long a worker is measured at rest.
 	restTime = 5 * time.Minute
+	// settleTime is how long a worker may still ask a cluster what it serves after it has begun to watch.
+	settleTime = 90 * time.Second
 	// podsOfNode are the pods of each node of a simulated cluster.
 	podsOfNode = 2
 	// defaultNodes are the nodes of a simulated cluster if none is maintained.
@@ -93,7 +95,8 @@ func clustersOnFleet(ctx context.Context, size ClustersSize, rest time.Duration,
 		return ClustersResult{}, err
 	}
 	result := ClustersResult{Size: size}
-	f, err := fleet.Start(ctx, fleet.Options{Temporal: devstack.TemporalOptions{}, Output: progress})
+	// By default a worker has no controller of the annotations of nodes, which reads all nodes.
+	f, err := fleet.Start(ctx, fleet.Options{WorkerArguments: []string{"--node-annotations=false"}, Output: progress})
 	if err == nil {
 		err = errors.Join(result.measure(ctx, f, simulated, rest, progress), f.Stop())
 	}
@@ -217,7 +220,7 @@ func (r *ClustersResult) rest(ctx context.Context, f *fleet.Fleet, simulated man
 			return nil
 		}
 	}
-	if err := pause(rest / 5); err != nil { // the start is over
+	if err := pause(settleTime); err != nil {
 		return err
 	}
 	before, err := usagesOf(ctx, f)

@@ -28,7 +28,9 @@ func maintenanceConfigs() kind {
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			configs := source.Kind(cluster.Cache, &maintenancev1.MaintenanceOperatorConfig{},
 				&handler.TypedEnqueueRequestForObject[*maintenancev1.MaintenanceOperatorConfig]{}, created[*maintenancev1.MaintenanceOperatorConfig]())
-			return newController("MaintenanceOperatorConfig", &maintenanceConfig{cluster}, options, configs), nil
+			c := newController("MaintenanceOperatorConfig", &maintenanceConfig{cluster}, options, configs)
+			c.idle = func(context.Context) bool { return true }
+			return c, nil
 		},
 	}
 }

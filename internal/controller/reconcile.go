@@ -20,6 +20,8 @@ type controller struct {
 	sources    []source.Source
 	log        *slog.Logger
 	queue      *queue
+	// idle reports whether there is nothing to do until the kind has an object; nil: there may always be.
+	idle func(context.Context) bool
 }
 
 // newController returns a controller of the objects that the sources add to its queue.

@@ -107,7 +107,17 @@ func newRequests[T kubeclient.Object](of requestKind[T], kind schema.GroupVersio
 // ones by the other sources.
 func (r *requests[T]) watch(options Options, others ...source.Source) *controller {
 	objects := source.Kind(r.cluster.Cache, r.new(), &handler.TypedEnqueueRequestForObject[T]{}, r.changes())
-	return newController(r.kind.Kind, r, options, append([]source.Source{objects, source.Func(r.enqueueRunning)}, others...)...)
+	c := newController(r.kind.Kind, r, options, append([]source.Source{objects, source.Func(r.enqueueRunning)}, others...)...)
+	if !r.cluster.Hub {
+		c.idle = r.noneRunning
+	}
+	return c
+}
+
+// noneRunning reports whether no workflow of an object is running.
+func (r *requests[T]) noneRunning(ctx context.Context) bool {
+	running, err := runningRuns(ctx, r.temporal, r.of.running(), clusterOf(r.cluster), r.kind.Kind)
+	return err == nil && len(running) == 0
 }
 
 // new returns an empty object.

@@ -157,6 +157,12 @@ func (s *session) start(kind kind) {
 	delete(s.off, kind.name)
 	log.Info("controller started")
 	s.starting.Go(func() {
+		if c.idle != nil && c.idle(ctx) { // most kinds of most clusters have no objects, and need no informers
+			s.cluster.AwaitAny(ctx, kind.resource.WithVersion(kind.gvk.Version))
+		}
+		if ctx.Err() != nil {
+			return
+		}
 		if err := c.run(ctx); err != nil && ctx.Err() == nil {
 			log.Error("controller ended", "error", err)
 			s.fail()

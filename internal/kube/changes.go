@@ -15,20 +15,28 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// Changes tells whether objects of a kind have changed. It watches their metadata and keeps no object: a worker has some for each of thousands of clusters.
+// Changes tells whether objects of a resource have changed.
 type Changes struct {
-	resource schema.GroupVersionResource
-	cluster  *Cluster
-	relevant func(watch.EventType, *metav1.PartialObjectMetadata) bool
-
 	mu                sync.Mutex
 	changed, watching bool
 }
 
 // WatchChanges watches a resource of all namespaces until ctx is done. relevant selects the changes that count.
 func (c *Cluster) WatchChanges(ctx context.Context, resource schema.GroupVersionResource, relevant func(watch.EventType, *metav1.PartialObjectMetadata) bool) *Changes {
-	changes := &Changes{resource: resource, cluster: c, relevant: relevant}
-	go changes.follow(ctx)
+	changes := &Changes{}
+	follower := &follower{cluster: c, resource: resource}
+	follower.listed = func(bool) bool {
+		changes.note(true, true)
+		return false
+	}
+	follower.watching = func(works bool) { changes.note(false, works) }
+	follower.event = func(change watch.EventType, object *metav1.PartialObjectMetadata) bool {
+		if relevant(change, object) {
+			changes.note(true, true)
+		}
+		return false
+	}
+	go follower.follow(ctx)
 	return changes
 }
 
@@ -46,17 +54,40 @@ func (c *Changes) note(changed, watching bool) {
 	c.changed, c.watching = c.changed || changed, watching
 }
 
-// follow watches until ctx is done, and tries again while that fails.
-func (c *Changes) follow(ctx context.Context) {
+// AwaitAny returns when a resource has an object in any namespace, or ctx is done. It costs a cluster less than an informer.
+func (c *Cluster) AwaitAny(ctx context.Context, resource schema.GroupVersionResource) {
+	follower := &follower{cluster: c, resource: resource, watching: func(bool) {}}
+	follower.listed = func(some bool) bool { return some }
+	follower.event = func(change watch.EventType, _ *metav1.PartialObjectMetadata) bool { return change != watch.Deleted }
+	follower.follow(ctx)
+}
+
+// follower watches the metadata of the objects of a resource, and keeps none of them: a worker has some for each of thousands of clusters.
+type follower struct {
+	cluster  *Cluster
+	resource schema.GroupVersionResource
+	// listed is called before the watch begins, and again after events were missed: some objects exist, or none. event is called for each event. Both report
+	// whether to stop.
+	listed func(some bool) (stop bool)
+	event  func(watch.EventType, *metav1.PartialObjectMetadata) (stop bool)
+	// watching is called when the watch works, and when it does not.
+	watching func(works bool)
+}
+
+// follow watches until it has to stop or ctx is done, and tries again while that fails.
+func (f *follower) follow(ctx context.Context) {
 	version, failingSince := "", time.Time{}
 	for ctx.Err() == nil {
-		next, err := c.watch(ctx, version)
-		version = next
-		if err == nil {
+		began := time.Now()
+		next, stop, err := f.watch(ctx, version)
+		if stop {
+			return
+		}
+		if version = next; err == nil && time.Since(began) > shortWatch {
 			failingSince = time.Time{}
 			continue
 		}
-		c.note(false, false)
+		f.watching(err == nil)
 		if failingSince.IsZero() {
 			failingSince = time.Now()
 		}
@@ -67,30 +98,32 @@ func (c *Changes) follow(ctx context.Context) {
 	}
 }
 
-// The time of a watch, as in client-go: not all are renewed at the same moment.
-const minWatchTime = 5 * time.Minute
+const (
+	// minWatchTime is the shortest time of a watch. Not all are renewed at the same moment.
+	minWatchTime = 5 * time.Minute
+	// shortWatch is the time of a watch that a server ends at once. The next one has to wait.
+	shortWatch = time.Second
+)
 
-// watch notes the changes after a version, or all from now on if that is empty. It returns when the watch ends, with the version until which it has seen them.
-func (c *Changes) watch(ctx context.Context, version string) (seen string, err error) {
+// watch reports the events after a version, or from now on if that is empty. It returns when the watch ends, with the version until which it has seen them.
+func (f *follower) watch(ctx context.Context, version string) (seen string, stop bool, err error) {
 	if version == "" {
-		if version, err = c.version(ctx); err != nil {
-			return "", err
+		some := false
+		if version, some, err = f.list(ctx); err != nil || f.listed(some) {
+			return "", err == nil, err
 		}
-		c.note(true, true)
 	}
-	answer, err := c.cluster.Clientset.Discovery().RESTClient().Get().AbsPath(c.path()).
-		SetHeader("Accept", "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1").
-		Param("watch", "true").Param("allowWatchBookmarks", "true").Param("resourceVersion", version).
-		Param("timeoutSeconds", strconv.Itoa(int((minWatchTime + rand.N(minWatchTime)).Seconds()))).
-		Stream(ctx)
-	if apierrors.IsResourceExpired(err) || apierrors.IsGone(err) {
-		return "", nil
-	}
-	if err != nil {
-		return version, err
+	asked := f.cluster.Clientset.Discovery().RESTClient().Get().AbsPath(f.path()).SetHeader("Accept", metadataOf("PartialObjectMetadata"))
+	answer, err := asked.Param("watch", "true").Param("allowWatchBookmarks", "true").Param("resourceVersion", version).
+		Param("timeoutSeconds", strconv.Itoa(int((minWatchTime + rand.N(minWatchTime)).Seconds()))).Stream(ctx)
+	switch {
+	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
+		return "", false, nil
+	case err != nil:
+		return version, false, err
 	}
 	defer answer.Close()
-	c.note(false, true)
+	f.watching(true)
 	events := json.NewDecoder(answer)
 	for {
 		var event struct {
@@ -98,38 +131,40 @@ func (c *Changes) watch(ctx context.Context, version string) (seen string, err e
 			Object metav1.PartialObjectMetadata
 		}
 		if events.Decode(&event) != nil { // the end of the watch; if the server is gone, the next one fails
-			return version, nil
+			return version, false, nil
 		}
 		switch event.Type {
 		case watch.Error:
-			return "", nil
+			return "", false, nil
 		case watch.Bookmark:
 		default:
-			if c.relevant(event.Type, &event.Object) {
-				c.note(true, true)
+			if f.event(event.Type, &event.Object) {
+				return "", true, nil
 			}
 		}
 		version = event.Object.ResourceVersion
 	}
 }
 
-// version returns the current version of the resource.
-func (c *Changes) version(ctx context.Context) (string, error) {
-	answer, err := c.cluster.Clientset.Discovery().RESTClient().Get().AbsPath(c.path()).
-		SetHeader("Accept", "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1").Param("limit", "1").Do(ctx).Raw()
+// list returns the current version of the resource, and whether it has objects.
+func (f *follower) list(ctx context.Context) (version string, some bool, err error) {
+	answer, err := f.cluster.Clientset.Discovery().RESTClient().Get().AbsPath(f.path()).
+		SetHeader("Accept", metadataOf("PartialObjectMetadataList")).Param("limit", "1").Do(ctx).Raw()
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
 	var list metav1.PartialObjectMetadataList
 	if err := json.Unmarshal(answer, &list); err != nil {
-		return "", fmt.Errorf("read the version of %s: %w", c.resource.Resource, err)
+		return "", false, fmt.Errorf("read the version of %s: %w", f.resource.Resource, err)
 	}
-	return list.ResourceVersion, nil
+	return list.ResourceVersion, len(list.Items) > 0, nil
 }
 
-func (c *Changes) path() string {
-	if c.resource.Group == "" {
-		return "/api/" + c.resource.Version + "/" + c.resource.Resource
+func metadataOf(kind string) string { return "application/json;as=" + kind + ";g=meta.k8s.io;v=v1" }
+
+func (f *follower) path() string {
+	if f.resource.Group == "" {
+		return "/api/" + f.resource.Version + "/" + f.resource.Resource
 	}
-	return "/apis/" + c.resource.GroupVersion().String() + "/" + c.resource.Resource
+	return "/apis/" + f.resource.GroupVersion().String() + "/" + f.resource.Resource
 }

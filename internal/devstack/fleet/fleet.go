@@ -50,6 +50,8 @@ type Options struct {
 	Temporal devstack.TemporalOptions
 	// Inside is the number of spokes, the last ones, that only workers inside them serve. AddInsideWorker adds these.
 	Inside int
+	// WorkerArguments are more arguments of the first worker.
+	WorkerArguments []string
 	// Proxies puts a fault proxy between the workers and each cluster.
 	Proxies bool
 	// Output gets progress messages.
@@ -274,7 +276,7 @@ func (f *Fleet) startWorker(ctx context.Context) error {
 	if err := f.AddClusters(); err != nil {
 		return err
 	}
-	if f.Worker, err = f.AddWorker(); err != nil {
+	if f.Worker, err = f.AddWorker(f.options.WorkerArguments...); err != nil {
 		return err
 	}
 	return f.Worker.Start(ctx)
