@@ -31,6 +31,8 @@ type Options struct {
 	// Interval at which a cluster is checked for kinds that it did not serve, for other operators and for new credentials; 15 s by default. Without a change this
 	// sends no request.
 	Interval time.Duration
+
+	started *startedByObjects
 }
 
 const defaultInterval = 15 * time.Second
@@ -51,6 +53,7 @@ func Run(ctx context.Context, options Options) {
 	if options.Interval == 0 {
 		options.Interval = defaultInterval
 	}
+	options.started = newStartedByObjects(options.Temporal)
 	var running sync.WaitGroup
 	defer running.Wait()
 	if options.Clusters.HasHub() {

@@ -75,6 +75,7 @@ type requests[T kubeclient.Object] struct {
 	cluster  *kube.Cluster
 	clusters *kube.Clusters
 	temporal client.Client
+	started  *startedByObjects
 	kind     schema.GroupVersionKind
 
 	// standing: the workflow works for as long as its object exists. If it has ended, the deletion of the object starts it again, to clean up.
@@ -95,7 +96,7 @@ type requests[T kubeclient.Object] struct {
 // newRequests returns a reconciler of a kind.
 func newRequests[T kubeclient.Object](of requestKind[T], kind schema.GroupVersionKind, cluster *kube.Cluster, options Options) *requests[T] {
 	return &requests[T]{
-		of: of, cluster: cluster, clusters: options.Clusters, temporal: options.Temporal, kind: kind, finalizer: objects.Finalizer,
+		of: of, cluster: cluster, clusters: options.Clusters, temporal: options.Temporal, started: options.started, kind: kind, finalizer: objects.Finalizer,
 		identify: func(_ context.Context, name types.NamespacedName) (string, error) {
 			_, id := of.workflow(name)
 			return id, nil
@@ -114,10 +115,11 @@ func (r *requests[T]) watch(options Options, others ...source.Source) *controlle
 	return c
 }
 
-// noneRunning reports whether no workflow of an object is running.
+// noneRunning reports whether no workflow of an object in this cluster is running.
 func (r *requests[T]) noneRunning(ctx context.Context) bool {
-	running, err := runningRuns(ctx, r.temporal, r.of.running(), clusterOf(r.cluster), r.kind.Kind)
-	return err == nil && len(running) == 0
+	workflowType, _ := r.of.workflow(types.NamespacedName{})
+	clusters, err := r.started.clusters(ctx, workflowType, r.kind.Kind)
+	return err == nil && !clusters[r.cluster.Name]
 }
 
 // new returns an empty object.

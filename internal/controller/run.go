@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"sync"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -39,8 +42,49 @@ func runOf(ctx context.Context, c client.Client, workflowID string) (run, error)
 	return runFrom(described.GetWorkflowExecutionInfo())
 }
 
+// startedByObjects finds the clusters in which workflows run that objects started: with one query for all clusters that ask at the same time, as when a worker starts.
+type startedByObjects struct {
+	temporal client.Client
+
+	mu sync.Mutex
+	// found are the clusters by kind, and at is when each was read.
+	found map[string]map[string]bool
+	at    map[string]time.Time
+}
+
+// startedHolds is how long an answer is used again. A workflow that has just started still has its object.
+const startedHolds = 5 * time.Second
+
+func newStartedByObjects(server client.Client) *startedByObjects {
+	return &startedByObjects{temporal: server, found: map[string]map[string]bool{}, at: map[string]time.Time{}}
+}
+
+func (s *startedByObjects) clusters(ctx context.Context, workflowType, kind string) (map[string]bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Since(s.at[kind]) < startedHolds {
+		return s.found[kind], nil
+	}
+	running, err := objectRuns(ctx, s.temporal, observe.WorkflowsOf(workflowType, true), kind)
+	if err != nil {
+		return nil, err
+	}
+	clusters := map[string]bool{}
+	for _, run := range running {
+		clusters[run.object.Cluster] = true
+	}
+	s.found[kind], s.at[kind] = clusters, time.Now()
+	return clusters, nil
+}
+
 // runningRuns returns the running workflows that a query finds and that objects of a kind in a cluster started.
 func runningRuns(ctx context.Context, c client.Client, query, cluster, kind string) ([]run, error) {
+	all, err := objectRuns(ctx, c, query, kind)
+	return slices.DeleteFunc(all, func(r run) bool { return r.object.Cluster != cluster }), err
+}
+
+// objectRuns returns the running workflows that a query finds and that objects of a kind started.
+func objectRuns(ctx context.Context, c client.Client, query, kind string) ([]run, error) {
 	executions, err := observe.Executions(ctx, c, query, 0)
 	if err != nil {
 		return nil, fmt.Errorf("list the running workflows of kind %s: %w", kind, err)
@@ -51,7 +95,7 @@ func runningRuns(ctx context.Context, c client.Client, query, cluster, kind stri
 		if err != nil {
 			return nil, err
 		}
-		if running.object != nil && running.object.Cluster == cluster && running.object.Kind == kind {
+		if running.object != nil && running.object.Kind == kind {
 			found = append(found, running)
 		}
 	}

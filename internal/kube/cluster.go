@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/util/flowcontrol"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -42,7 +41,7 @@ type Cluster struct {
 	// Cache reads from informers. A kind is watched from its first use; if that fails, reads return the reason instead of blocking. Pods are indexed
 	// by spec.nodeName. Of some kinds it keeps only the fields in parts.
 	Cache     cache.Cache
-	Clientset kubernetes.Interface
+	Clientset *Clientset
 	Evictions Evictions
 	// MaintenanceConfig is the MaintenanceOperatorConfig that counts; without a name, the only one of the namespace.
 	MaintenanceConfig types.NamespacedName
@@ -83,11 +82,9 @@ func newCluster(name string, found credentials, scheme *runtime.Scheme, options 
 	builtIn := rest.CopyConfig(config)
 	builtIn.ContentType = runtime.ContentTypeProtobuf
 	builtIn.AcceptContentTypes = runtime.ContentTypeProtobuf + "," + runtime.ContentTypeJSON
-	clientset, err := kubernetes.NewForConfigAndClient(builtIn, connections)
-	if err != nil {
+	if c.Clientset, err = newClientset(builtIn, connections); err != nil {
 		return nil, err
 	}
-	c.Clientset = clientset
 	if c.Evictions, err = newEvictions(builtIn, connections); err != nil {
 		return nil, err
 	}

@@ -12,7 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
+	appsclient "k8s.io/client-go/kubernetes/typed/apps/v1"
+	rbacclient "k8s.io/client-go/kubernetes/typed/rbac/v1"
 )
 
 // Kinds are the kinds that have an original operator. It is recognised by its permission to write their status.
@@ -41,15 +42,21 @@ func (o Operator) String() string {
 	return fmt.Sprintf("Deployment %s for %s", o.NamespacedName, strings.Join(kinds, ", "))
 }
 
+// Reader reads ClusterRoles and Deployments, as a clientset.
+type Reader interface {
+	AppsV1() appsclient.AppsV1Interface
+	RbacV1() rbacclient.RbacV1Interface
+}
+
 // Running finds the operators of a cluster: the Deployments whose ServiceAccounts may write the status of one of Kinds. It ignores wildcard permissions,
 // Drydock's own worker, and Deployments that are scaled to zero.
-func Running(ctx context.Context, cluster kubernetes.Interface) ([]Operator, error) {
+func Running(ctx context.Context, cluster Reader) ([]Operator, error) {
 	running, _, err := Find(ctx, cluster)
 	return running, err
 }
 
 // Find is Running. It also reports whether ClusterRoles give such permissions: otherwise no Deployment can be an operator.
-func Find(ctx context.Context, cluster kubernetes.Interface) (running []Operator, permitted bool, err error) {
+func Find(ctx context.Context, cluster Reader) (running []Operator, permitted bool, err error) {
 	roles, err := cluster.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{})
 	if err != nil {
 		return nil, false, fmt.Errorf("list ClusterRoles: %w", err)
