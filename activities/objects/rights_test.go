@@ -34,6 +34,13 @@ func TestOtherOperatorsAreFoundWithTheShippedRoles(t *testing.T) {
 		found, err := operators.Running(t.Context(), clientset)
 		require.NoError(t, err, account)
 		require.Empty(t, found, "no Deployment has the role")
+		// The controllers look again when these change.
+		bindings, err := clientset.RbacV1().ClusterRoleBindings().Watch(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err, account)
+		bindings.Stop()
+		deployments, err := clientset.AppsV1().Deployments("").Watch(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err, account)
+		deployments.Stop()
 	}
 }
 

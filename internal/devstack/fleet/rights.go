@@ -128,7 +128,8 @@ var UsedByActivities = map[string][]string{
 		"drydock-hub: get components.sreportal.io", "drydock-hub: get maintenances.sreportal.io", "drydock-hub: get incidents.sreportal.io",
 		"drydock-hub: get customresourcedefinitions.apiextensions.k8s.io",
 		"drydock-hub: list clusterrolebindings.rbac.authorization.k8s.io", "drydock-hub: list deployments.apps",
-		"drydock-initiator: list clusterrolebindings.rbac.authorization.k8s.io",
+		"drydock-hub: watch clusterrolebindings.rbac.authorization.k8s.io", "drydock-hub: watch deployments.apps",
+		"drydock-initiator: list clusterrolebindings.rbac.authorization.k8s.io", "drydock-initiator: watch clusterrolebindings.rbac.authorization.k8s.io",
 	},
 	"onboarding": {"drydock-hub: create clustergroupupgrades.ran.openshift.io", "drydock-hub: delete clustergroupupgrades.ran.openshift.io"},
 	"policies": {
