@@ -74,6 +74,8 @@ type QueueResult struct {
 	// EventsBefore are the events of the scheduler for each request before the first grant; EventsEach are those for each hand-over.
 	EventsBefore float64 `json:"eventsBefore"`
 	EventsEach   float64 `json:"eventsEach"`
+	// Events are those of EventsEach, by type.
+	Events map[string]float64 `json:"events"`
 	// Runs is the number of runs of the scheduler, LargestEvent the size of its largest event in bytes. TaskTime is how long its workflow tasks ran during the
 	// hand-overs.
 	Runs         int     `json:"runs"`
@@ -237,7 +239,8 @@ func (r *QueueResult) readScheduler(ctx context.Context, s *measurement, began, 
 	if err != nil {
 		return err
 	}
-	r.Runs = len(runs)
+	r.Runs, r.Events = len(runs), map[string]float64{}
+	each := 1 / float64(r.Size.AtOnce+r.Size.measured())
 	var tasks []time.Duration
 	for _, run := range runs {
 		for _, event := range run.events {
@@ -246,7 +249,8 @@ func (r *QueueResult) readScheduler(ctx context.Context, s *measurement, began, 
 			case at.Before(began):
 				r.EventsBefore += 1 / float64(r.Size.Requests)
 			case at.Before(ended):
-				r.EventsEach += 1 / float64(r.Size.AtOnce+r.Size.measured())
+				r.EventsEach += each
+				r.Events[eventName(event)] += each
 				if done := event.GetWorkflowTaskCompletedEventAttributes(); done != nil {
 					tasks = append(tasks, at.Sub(run.event(done.StartedEventId).EventTime.AsTime()))
 				}
