@@ -88,7 +88,15 @@ func newCluster(name string, found credentials, scheme *runtime.Scheme, options 
 	if c.Evictions, err = newEvictions(builtIn, connections); err != nil {
 		return nil, err
 	}
-	return c, c.startCache(config, connections, scheme, options)
+	ctx, cancel := context.WithCancel(context.Background())
+	informers := newInformers(ctx, c, config, connections, scheme, options)
+	c.Cache = informers
+	c.stop = func() {
+		cancel()
+		informers.wait()
+		connections.CloseIdleConnections()
+	}
+	return c, nil
 }
 
 // limited returns config with one rate limit for all users, and with the transport of the options.
@@ -124,23 +132,6 @@ func (d deletions) Delete(ctx context.Context, object client.Object, options ...
 		}
 	}
 	return err
-}
-
-func (c *Cluster) startCache(config *rest.Config, connections *http.Client, scheme *runtime.Scheme, options Options) error {
-	informers, err := newInformers(c, config, connections, scheme, options)
-	if err != nil {
-		return err
-	}
-	c.Cache = informers
-	ctx, cancel := context.WithCancel(context.Background())
-	var running sync.WaitGroup
-	running.Go(func() { _ = informers.Start(ctx) }) // it only fails if started twice
-	c.stop = func() {
-		cancel()
-		running.Wait()
-		connections.CloseIdleConnections()
-	}
-	return nil
 }
 
 func (c *Cluster) close() { c.stop() }

@@ -34,7 +34,11 @@ const absenceHolds = 5 * time.Second
 // informers is a cache whose first read of a kind fails with the reason if the kind cannot be watched; controller-runtime's would block until the
 // caller's deadline.
 type informers struct {
+	// The methods of a cache that Drydock does not use are those of nil.
 	cache.Cache
+
+	// ctx is that of the caches.
+	ctx     context.Context
 	config  *rest.Config
 	options cache.Options
 	cluster *Cluster
@@ -42,10 +46,8 @@ type informers struct {
 	running sync.WaitGroup
 
 	mu sync.Mutex
-	// parts are the caches of kinds that are filtered or trimmed.
-	parts map[partKey]cache.Cache
-	// ctx is that of Start; nil before it.
-	ctx         context.Context
+	// caches are those of the kinds that are filtered or trimmed, and under the empty key that of all others.
+	caches      map[partKey]cache.Cache
 	stopped     bool
 	podsIndexed bool
 	// absent are kinds that were not served at the last request.
@@ -57,46 +59,27 @@ type absence struct {
 	err error
 }
 
-func newInformers(cluster *Cluster, config *rest.Config, connections *http.Client, scheme *runtime.Scheme, options Options) (*informers, error) {
+func newInformers(ctx context.Context, cluster *Cluster, config *rest.Config, connections *http.Client, scheme *runtime.Scheme, options Options) *informers {
 	all := cache.Options{
-		HTTPClient:       connections,
-		Scheme:           scheme,
-		Mapper:           cluster.mapper,
-		DefaultTransform: cache.TransformStripManagedFields(),
+		HTTPClient: connections,
+		Scheme:     scheme,
+		Mapper:     cluster.mapper,
 		NewInformer: func(source toolscache.ListerWatcher, kind runtime.Object, _ time.Duration, indexers toolscache.Indexers) toolscache.SharedIndexInformer {
 			return newInformer(source, kind, indexers, options.Log.With("cluster", cluster.Name))
 		},
 	}
-	inner, err := cache.New(config, all)
-	if err != nil {
-		return nil, err
-	}
 	return &informers{
-		Cache: inner, config: config, options: all, parts: map[partKey]cache.Cache{}, cluster: cluster, scheme: scheme, absent: map[schema.GroupVersionKind]absence{},
-	}, nil
+		config: config, options: all, caches: map[partKey]cache.Cache{}, cluster: cluster, scheme: scheme, absent: map[schema.GroupVersionKind]absence{},
+		ctx: ctx,
+	}
 }
 
-// Start runs the caches until ctx is done.
-func (i *informers) Start(ctx context.Context) error {
-	i.mu.Lock()
-	i.ctx = ctx
-	for _, some := range i.parts {
-		i.run(some)
-	}
-	i.mu.Unlock()
-	err := i.Cache.Start(ctx)
+// wait returns when all caches have ended, after the end of their context.
+func (i *informers) wait() {
 	i.mu.Lock()
 	i.stopped = true
 	i.mu.Unlock()
 	i.running.Wait()
-	return err
-}
-
-// run runs the cache of a part, once Start was called. The caller has the lock.
-func (i *informers) run(some cache.Cache) {
-	if i.ctx != nil && !i.stopped {
-		i.running.Go(func() { _ = some.Start(i.ctx) }) // it only fails if started twice
-	}
 }
 
 // of returns the cache that an object of a kind is in.
@@ -104,18 +87,23 @@ func (i *informers) of(kind schema.GroupVersionKind, object client.Object) (cach
 	_, metadata := object.(*metav1.PartialObjectMetadata)
 	for _, key := range []partKey{{kind, metadata}, {kind, false}} {
 		if part, found := allParts()[key]; found {
-			return i.partial(key, part)
+			return i.made(key, part)
 		}
 	}
-	return i.Cache, nil
+	return i.whole()
 }
 
-// partial returns the cache of a part, which is made on first use: most clusters need none.
-func (i *informers) partial(key partKey, part part) (cache.Cache, error) {
+// whole returns the cache of all kinds that are not in parts.
+func (i *informers) whole() (cache.Cache, error) {
+	return i.made(partKey{}, part{trim: cache.TransformStripManagedFields()})
+}
+
+// made returns a cache, which is made on first use: most clusters at rest need none.
+func (i *informers) made(key partKey, part part) (cache.Cache, error) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if made := i.parts[key]; made != nil {
-		return made, nil
+	if known := i.caches[key]; known != nil {
+		return known, nil
 	}
 	options := i.options
 	options.DefaultTransform = part.trim
@@ -127,9 +115,17 @@ func (i *informers) partial(key partKey, part part) (cache.Cache, error) {
 	if err != nil {
 		return nil, err
 	}
-	i.parts[key] = made
-	i.run(made)
+	i.caches[key] = made
+	if !i.stopped {
+		i.running.Go(func() { _ = made.Start(i.ctx) }) // it only fails if started twice
+	}
 	return made, nil
+}
+
+// WaitForCacheSync returns when all informers of kinds that are not in parts have listed their objects.
+func (i *informers) WaitForCacheSync(ctx context.Context) bool {
+	whole, err := i.whole()
+	return err == nil && whole.WaitForCacheSync(ctx)
 }
 
 // Get reads one object. Errors: those of the API server, and why the kind cannot be watched.
@@ -214,7 +210,7 @@ func (i *informers) GetInformer(ctx context.Context, object client.Object, optio
 		return nil, i.explain(kind, err)
 	}
 	if _, ok := object.(*corev1.Pod); ok {
-		if err := i.indexPods(ctx); err != nil {
+		if err := i.indexPods(ctx, from); err != nil {
 			return nil, err
 		}
 	}
@@ -236,13 +232,13 @@ func (i *informers) GetInformerForKind(ctx context.Context, kind schema.GroupVer
 }
 
 // indexPods adds the index on first use, so that a cluster whose pods are not read does not watch them.
-func (i *informers) indexPods(ctx context.Context) error {
+func (i *informers) indexPods(ctx context.Context, pods cache.Cache) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.podsIndexed {
 		return nil
 	}
-	err := i.Cache.IndexField(ctx, &corev1.Pod{}, IndexNodeName, func(object client.Object) []string {
+	err := pods.IndexField(ctx, &corev1.Pod{}, IndexNodeName, func(object client.Object) []string {
 		return []string{object.(*corev1.Pod).Spec.NodeName}
 	})
 	i.podsIndexed = err == nil
