@@ -119,6 +119,17 @@ func TestTheGuardNamesEachCostThatExceedsItsBaseline(t *testing.T) {
 		GuardedCost{Events: 1, Activities: 3, Requests: 3, CPU: 5}.least(GuardedCost{Events: 2, Activities: 2, Requests: 4, CPU: 4}))
 }
 
+func TestManyClustersAreMeasured(t *testing.T) {
+	soak(t)
+	result, err := clustersOnFleet(t.Context(), ClustersSize{Clusters: 3, Nodes: 2, AtOnce: 2}, time.Second, os.Stderr)
+	require.NoError(t, err)
+	require.Positive(t, result.Rest.MemoryBytes)
+	require.Greater(t, result.Rest.Goroutines, result.Hub.Goroutines)
+	require.EqualValues(t, 1, result.StartRequests["watch nodemaintenances"])
+	require.EqualValues(t, podsOfNode, result.Rollout.Requests["create pods/eviction"])
+	require.Positive(t, result.Rollout.EventsEach)
+}
+
 func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 	sizes := DefaultSizes()
 	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 1, DrainOnly: true, ByWorkflow: true}, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})

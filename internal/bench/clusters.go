@@ -220,7 +220,7 @@ func (r *ClustersResult) rest(ctx context.Context, f *fleet.Fleet, simulated man
 			return nil
 		}
 	}
-	if err := pause(settleTime); err != nil {
+	if err := pause(min(settleTime, rest)); err != nil {
 		return err
 	}
 	before, err := usagesOf(ctx, f)

@@ -29,7 +29,7 @@ func newController(name string, of reconcile.Reconciler, options Options, source
 	return &controller{reconciler: of, sources: sources, log: options.Log.With("controller", name)}
 }
 
-// run reads all objects, then begins to reconcile them, which goes on until the queue is stopped.
+// run reads all objects, then begins to reconcile them, which continues until the queue is stopped.
 func (c *controller) run(ctx context.Context) error {
 	syncing, cancel := context.WithTimeout(ctx, syncTimeout)
 	defer cancel()

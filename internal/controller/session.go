@@ -131,6 +131,9 @@ func (s *session) serves(kind kind) bool {
 		return false
 	}
 	served, err := s.cluster.Serves(s.ctx, kind.gvk)
+	if err != nil {
+		s.askUntil = time.Now().Add(definitionIntervals * s.options.Interval)
+	}
 	s.served[kind.name] = err == nil && served
 	return s.served[kind.name]
 }

@@ -174,7 +174,7 @@ func (c *Cluster) list(w http.ResponseWriter, r *request) {
 // bookmarkInterval is how often a watch without events tells the current version, as with a real API server.
 const bookmarkInterval = time.Minute
 
-// watch streams the events of a resource until its time is over.
+// watch streams the events of a resource until it times out.
 func (c *Cluster) watch(w http.ResponseWriter, r *request) {
 	query := r.URL.Query()
 	seconds, _ := strconv.Atoi(query.Get("timeoutSeconds"))
