@@ -1,8 +1,12 @@
 package scheduling_test
 
 import (
+	"bytes"
+	"compress/zlib"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -35,4 +39,31 @@ func TestMessagesOfARolloutWith300NodesStaySmall(t *testing.T) {
 	require.Less(t, size(set), message/4)
 	require.Less(t, size(response), message/64)
 	require.Less(t, size(state), message/2)
+}
+
+func TestTheStateOfALongQueueFitsIntoTheInputOfTheNextRun(t *testing.T) {
+	const owners, payload = 10_000, 2 << 20 // Temporal rejects a larger payload
+	state, sets := longQueue(owners, 5000, 0)
+	random := rand.New(rand.NewPCG(1, 2))
+	for _, set := range sets {
+		set.Owner.FirstRunID = fmt.Sprintf("0195f2c4-6d2c-7%03x-9%03x-%012x", random.IntN(1<<12), random.IntN(1<<12), random.Int64N(1<<48))
+		set.Slots[0].Since = noon.Add(-time.Duration(random.Int64N(int64(time.Hour))))
+		state.Receive(set, noon)
+	}
+	now := noon
+	for reported := 0; reported < owners-50; now = now.Add(time.Second) {
+		state.Decide(now, nil)
+		reports, _ := state.Reports(now)
+		reported += len(reports)
+		require.Less(t, now.Sub(noon), 5*time.Minute, "each owner learns why it waits")
+	}
+	state.ForgetNodes()
+	text, err := json.Marshal(state)
+	require.NoError(t, err)
+	var compressed bytes.Buffer
+	w := zlib.NewWriter(&compressed)
+	_, err = w.Write(text)
+	require.NoError(t, errors.Join(err, w.Close()))
+	t.Logf("state of the scheduler %d bytes, compressed %d", len(text), compressed.Len())
+	require.Less(t, compressed.Len(), payload/2)
 }
