@@ -28,7 +28,7 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	drained.DrainOnly, drained.Alone = true, true
 	objects, workflows := drained, drained
 	objects.ByObject, workflows.ByWorkflow = true, true
-	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained, objects, workflows}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}, Harbors: []int{2}}, os.Stderr)
+	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained, objects, workflows}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}, Harbors: []int{2}, Queues: []QueueSize{{Requests: 4, Nodes: 3, AtOnce: 1}}}, os.Stderr)
 	require.NoError(t, err)
 
 	require.Len(t, report.Results, 4)
@@ -72,8 +72,17 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 		require.Positive(t, measured.P50, what)
 	}
 
+	queue := report.Queues[0]
+	require.Equal(t, 3, queue.SlotIdle.Count)
+	for what, measured := range map[string]float64{
+		"accepted": queue.Accepted, "events": queue.EventsEach, "runs": float64(queue.Runs), "largest event": float64(queue.LargestEvent), "tasks": queue.TaskTime.P50,
+	} {
+		require.Positive(t, measured, what)
+	}
+
 	var table bytes.Buffer
 	report.Print(&table)
+	require.Contains(t, table.String(), "4 requests in the queue of a cluster with 3 nodes, 1 at once: ")
 	require.Contains(t, table.String(), "2 nodes x 1 pod")
 	require.Contains(t, table.String(), "Drydock / loop")
 	require.Contains(t, table.String(), "3 clusters x 2 policies")
@@ -132,6 +141,7 @@ func TestManyClustersAreMeasured(t *testing.T) {
 
 func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 	sizes := DefaultSizes()
+	sizes.Queues = []QueueSize{{Requests: 10_000, Nodes: 5000, AtOnce: 50}}
 	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 1, DrainOnly: true, ByWorkflow: true}, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
 	read, err := ParseSizes(sizes.Strings())
 	require.NoError(t, err)
@@ -155,6 +165,10 @@ func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 	for _, text := range []string{"/clusters", "0/clusters", "10x3/clusters", "10@3/clusters", "10x0@1/clusters", "10x3@0/clusters"} {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 3500/clusters", text)
+	}
+	for _, text := range []string{"/queue", "10x5/queue", "10x5@0/queue", "10x5@5/queue", "5x10@5/queue"} {
+		_, err := ParseSizes([]string{text})
+		require.ErrorContains(t, err, "e.g. 10000x5000@50/queue", text)
 	}
 	for _, text := range []string{"/policies", "20/policies", "20x0@5/policies", "20x1@5*2/policies", "20x1@5/drain/policies"} {
 		_, err := ParseSizes([]string{text})
