@@ -133,6 +133,8 @@ func (s *stage) startWorker(t *testing.T) {
 		},
 		"RequestSlots":     (&scheduler.Activities{Temporal: s.client}).RequestSlots,
 		"FindClosedOwners": (&scheduler.Activities{Temporal: s.client}).FindClosedOwners,
+		"SendResponses":    (&scheduler.Activities{Temporal: s.client}).SendResponses,
+		"RequestResync":    (&scheduler.Activities{Temporal: s.client}).RequestResync,
 		// Clusters of rollouts are simulated, and have no slots.
 		"FindSlotOwners": func(context.Context, string) ([]string, error) { return nil, nil },
 		"AnnounceState":  func(context.Context, node.AnnounceStateInput) error { return nil },
