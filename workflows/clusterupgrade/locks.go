@@ -52,6 +52,7 @@ func (c *clusterUpgrade) awaitClusterLocks(ctx workflow.Context) error {
 
 // awaitRelease waits until the cluster is not held and the rollout not paused. After a wait, the locks have their full time again.
 func (c *clusterUpgrade) awaitRelease(ctx workflow.Context, in *locks.ClusterLockInput) error {
+	kit.HandlePendingSignals(ctx)
 	var err error
 	for err == nil && c.held() != nil {
 		in.Deadline, c.blocked = nil, "no workload locks are requested"

@@ -34,7 +34,10 @@ func TestTheLocksOfAHeldOrPausedClusterAreNotRequested(t *testing.T) {
 				w, nodes := workflowtest.NewClusterWorld(t, 0, 1, 1)
 				hold, release := func() { w.SignalWorkflow(temporal.SignalPause, nil) }, func() { w.SignalWorkflow(temporal.SignalResume, nil) }
 				if by == emergency.ReasonHeld {
-					hold, release = func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1")) }, func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3)) }
+					hold = func() {
+						w.SignalWorkflowSkippingWorkflowTask(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1"))
+					} // in the task of the result
+					release = func() { w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(3)) }
 				}
 				w.Fail[test.step] = func(call int) error {
 					if call == test.after {

@@ -237,6 +237,7 @@ func (k *Holds) Wait(cluster string, now metav1.Time) *drydockv1.Wait {
 
 // AwaitRelease waits until the state of the emergency stop is known and no hold applies to the cluster. Call it before every new disruption.
 func (k *Holds) AwaitRelease(ctx workflow.Context, cluster string, reason kit.CurrentReason) error {
+	kit.HandlePendingSignals(ctx)
 	if err := k.AwaitKnown(ctx, reason.Set); err != nil {
 		return err
 	}

@@ -62,6 +62,21 @@ func TestARolloutThatIsStartedDuringAHoldOfAllClustersWaits(t *testing.T) {
 	require.Equal(t, int32(2), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
 }
 
+// Both happen while no worker runs, such as before the first one after a restore of Temporal.
+func TestARolloutThatIsHeldInTheTaskInWhichItsBatchBeginsWaits(t *testing.T) {
+	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
+	w.Fail["LookUpClusters"] = func(call int) error {
+		if call == 1 {
+			w.SignalWorkflowSkippingWorkflowTask(temporal.SignalHeld, workflowtest.HeldState(2, "all"))
+		}
+		return nil
+	}
+	w.RegisterDelayedCallback(func() { require.Empty(t, clusters.Events) }, 99*time.Hour)
+	w.ReceiveHolds(100*time.Hour, workflowtest.HeldState(3))
+	w.ExecuteWorkflow(rollout.ClusterGroupUpgrade, rollout.Input{Object: workflowtest.ARollout()})
+	require.Equal(t, int32(1), workflowtest.RequireResult[workflowtest.GroupStatus](w).Counts.Complete)
+}
+
 func TestARolloutStartsNothingWhileTheEmergencyStopIsUnknown(t *testing.T) {
 	w, clusters := workflowtest.NewGroupWorld(t, []string{"c1"})
 	w.HoldsUnknown = true

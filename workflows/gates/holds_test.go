@@ -41,15 +41,8 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 		{"AwaitPodCompletion", "AwaitPodCompletion", "Drain", maintenancev1.NodeWaitForPodCompletion},
 		{"Drain", "Drain", "RunJob", maintenancev1.NodeDraining},
 	} {
-		t.Run("after "+tt.during, func(t *testing.T) {
-			w := workflowtest.NewWorld(t)
+		heldAfter(t, tt.during, func(t *testing.T, w *workflowtest.World) {
 			w.Locked = true
-			w.Fail[tt.during] = func(call int) error {
-				if call == 1 {
-					w.SignalWorkflow(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1"))
-				}
-				return nil
-			}
 			w.RegisterDelayedCallback(func() {
 				called := w.Called()
 				require.Equal(t, tt.last, called[len(called)-1])
@@ -65,6 +58,28 @@ func TestAHeldNodeStartsNoFurtherDisruption(t *testing.T) {
 			require.Nil(t, status.Wait)
 			called := w.Called()
 			require.Equal(t, tt.next, called[slices.Index(called, tt.last)+1], "it continues after the release")
+		})
+	}
+}
+
+// heldAfter tests what happens if the cluster is held at the end of an activity: before the workflow learns of that end, and in the same workflow task, as
+// when both happen while no worker runs.
+func heldAfter(t *testing.T, during string, test func(*testing.T, *workflowtest.World)) {
+	for name, send := range map[string]func(*workflowtest.World, string, any){
+		"before its result": func(w *workflowtest.World, name string, payload any) { w.SignalWorkflow(name, payload) },
+		"with its result": func(w *workflowtest.World, name string, payload any) {
+			w.SignalWorkflowSkippingWorkflowTask(name, payload)
+		},
+	} {
+		t.Run("after "+during+", "+name, func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			w.Fail[during] = func(call int) error {
+				if call == 1 {
+					send(w, temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1"))
+				}
+				return nil
+			}
+			test(t, w)
 		})
 	}
 }

@@ -167,6 +167,7 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 		if r.BeforeRound == nil {
 			continue
 		}
+		HandlePendingSignals(ctx)
 		if err := r.BeforeRound(); err != nil {
 			r.report(ctx, "", "")
 			return err

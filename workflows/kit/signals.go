@@ -155,5 +155,6 @@ func handleMessage(ctx workflow.Context, message *temporal.Message) {
 	}
 }
 
-// HandlePendingSignals handles the pending signals. A run must call it before it continues as new, or it loses them.
+// HandlePendingSignals handles the pending signals. A run must call it before it continues as new, or it loses them. A gate calls it before it reads what
+// signals change: if a timer fires in the task that brings a signal, the code after the timer may run first.
 func HandlePendingSignals(ctx workflow.Context) { inboxOf(ctx).handle() }

@@ -48,6 +48,7 @@ func (m *nodeMaintenance) awaitOpening(ctx workflow.Context) error {
 
 // awaitRelease waits until the cluster is not held. It is called before every disruptive step. Meanwhile the time limits of locks pause.
 func (m *nodeMaintenance) awaitRelease(ctx workflow.Context) error {
+	kit.HandlePendingSignals(ctx)
 	if m.holds.Of(m.in.Cluster) != nil {
 		m.stopLockClocks(ctx)
 	}

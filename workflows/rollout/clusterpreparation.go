@@ -134,6 +134,7 @@ func (p *clusterPreparation) startBlocked(cluster string) (reason, message strin
 
 // awaitRelease waits until the cluster is not held and the rollout is not paused.
 func (p *clusterPreparation) awaitRelease(ctx workflow.Context, cluster string) error {
+	kit.HandlePendingSignals(ctx)
 	for reason, message := p.startBlocked(cluster); reason != ""; reason, message = p.startBlocked(cluster) {
 		p.record(cluster, precache.Progress{State: ranv1.PreparationPreparingToStart, Reason: reason, Message: message})
 		changed := func() bool {

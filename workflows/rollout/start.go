@@ -111,6 +111,7 @@ const (
 // unavailable, no cluster starts, and running clusters continue.
 func (b *batch) nextReady(ctx workflow.Context) []string {
 	for {
+		kit.HandlePendingSignals(ctx)
 		next, now := b.next(ctx), workflow.Now(ctx)
 		unknown := func(name string) bool {
 			_, known := b.available[name]

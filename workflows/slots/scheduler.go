@@ -220,6 +220,7 @@ func (s *maintenanceScheduler) pace() time.Duration {
 
 // decide grants slots and answers the owners. It returns when to decide again without a change.
 func (s *maintenanceScheduler) decide(ctx workflow.Context) (again time.Time) {
+	kit.HandlePendingSignals(ctx)
 	blocked := s.blocked()
 	s.log.blocked(blocked)
 	s.decidedAt = workflow.Now(ctx)

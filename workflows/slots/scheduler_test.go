@@ -101,6 +101,28 @@ func TestTheSchedulerOfAHeldClusterGrantsNothing(t *testing.T) {
 	w.Carried()
 }
 
+// Both happen while no worker runs, such as before the first one after a restore of Temporal.
+func TestTheSchedulerGrantsNothingInTheTaskInWhichItIsHeld(t *testing.T) {
+	w := workflowtest.NewSchedulerWorld(t)
+	w.RunSteps(
+		func() {
+			w.ShowAllNodes()
+			w.Request("june", workflowtest.SlotFor("a", 1))
+			w.Request("july", workflowtest.SlotFor("b", 1))
+		},
+		func() {
+			require.Equal(t, []string{"june a"}, w.Grants())
+			w.RequestsOf("june").Releases = []scheduling.Release{{Number: 1, Unclean: true}} // the slot is kept for a while
+			w.Release("june", 1)
+			w.RegisterDelayedCallback(func() {
+				w.SignalWorkflowSkippingWorkflowTask(temporal.SignalHeld, workflowtest.HeldState(2, "cluster/c1"))
+			}, time.Second)
+		},
+		func() { require.Equal(t, []string{"june a"}, w.Grants()) },
+	)
+	w.Carried()
+}
+
 func TestTheSchedulerGrantsNothingWhileTheEmergencyStopIsUnknown(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.HoldsUnknown = true

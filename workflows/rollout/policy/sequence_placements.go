@@ -13,6 +13,7 @@ import (
 	"drydock.dev/drydock/internal/manifestworks"
 	"drydock.dev/drydock/internal/policies"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/workflows/kit"
 )
 
 // placements places items on clusters. The workflow sets the target of each cluster; an activity reads the hub, writes the difference and returns the
@@ -86,6 +87,7 @@ func (s *sequence) placementLoop(ctx workflow.Context) {
 		if s.gatherChanges(ctx) != nil {
 			return
 		}
+		kit.HandlePendingSignals(ctx)
 		s.sent, s.urgent, s.calling = s.generation, false, true
 		err := s.placeAll(ctx)
 		s.calling = false
