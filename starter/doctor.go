@@ -30,7 +30,8 @@ func newDoctor(c *cli) *cobra.Command {
 		Short: "Check what is reachable and what is missing, with the fix",
 		Long: `Check what is reachable and what is missing, with the fix: Temporal, how long it keeps closed workflows, its search
 attributes, a worker, and the clusters of the given kubeconfig contexts, with operators there that Drydock can replace. With --clusters it also shows
-where the clusters of that file come from, and why objects on the hub that name clusters are not used. The command changes nothing.
+where the clusters of that file come from, why objects on the hub that name clusters are not used, and whether the credentials of the others suffice.
+The command changes nothing.
 
 A WARNING is deliberate or harmless now, but holds work up or hides something, such as an emergency stop. The exit status is 0 only if every
 check passes; with --strict, only if there is no warning either.`,

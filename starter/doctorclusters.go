@@ -11,10 +11,11 @@ import (
 	"drydock.dev/drydock/internal/kube"
 )
 
-// examineClusters shows where the clusters of a clusters file come from, and which objects on the hub name clusters that are not used.
-func (c *cli) examineClusters(ctx context.Context, file string, where sites) []finding {
+// examineClusters shows where the clusters of a clusters file come from, which objects on the hub name clusters that are not used, and which of the others
+// answer.
+func (c *cli) examineClusters(whole context.Context, file string, where sites) []finding {
 	const check = "clusters"
-	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	ctx, cancel := context.WithTimeout(whole, checkTimeout)
 	defer cancel()
 	source, err := kube.FromClustersFile(file)
 	if err != nil {
@@ -38,30 +39,32 @@ func (c *cli) examineClusters(ctx context.Context, file string, where sites) []f
 		return append(findings, ill(check, "correct the kubeconfig", err))
 	}
 	for _, of := range found {
-		findings = append(findings, discoveryFindings(check, of)...)
+		findings = append(findings, discoveryFindings(whole, check, of)...)
 	}
 	return findings
 }
 
 // discoveryFindings are those of one source on the hub.
-func discoveryFindings(check string, of kube.FoundOnHub) []finding {
+func discoveryFindings(ctx context.Context, check string, of kube.FoundOnHub) []finding {
 	check += " of " + of.Source
 	if of.Err != nil {
 		return []finding{ill(check, "give the user of the hub's context the right to list these objects", of.Err)}
 	}
-	var used, without []string
-	var refused []discovery.Cluster
+	var without []string
+	var used, refused []discovery.Cluster
 	for _, cluster := range of.Clusters {
 		switch {
 		case cluster.Config != nil:
-			used = append(used, cluster.Name)
+			used = append(used, cluster)
 		case cluster.NoCredentials:
 			without = append(without, cluster.Name)
 		default:
 			refused = append(refused, cluster)
 		}
 	}
-	findings := []finding{clustersFinding(check, used)}
+	usable, failed := examineCredentials(ctx, check, used)
+	detail := fmt.Sprintf("%s: %s", plural(len(usable), "usable cluster"), joined(usable))
+	findings := append([]finding{well(check, detail)}, failed...)
 	if len(without) > 0 {
 		findings = append(findings, warning(check, fmt.Sprintf("no Secret %s with a token in the namespaces of %s", discovery.TokenSecret, joined(without)),
 			"create ManagedServiceAccounts of that name, or run workers inside these clusters"))

@@ -4,13 +4,17 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"regexp"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/discovery"
@@ -29,7 +33,26 @@ discovery:
 `), 0o600))
 	kubeconfig, err := os.ReadFile(hub.KubeconfigFile)
 	require.NoError(t, err)
-	for name, content := range map[string][]byte{"edge-1": kubeconfig, "edge-2": []byte("none"), "spoke-1": kubeconfig} {
+	withToken := func(token string) []byte {
+		config, err := clientcmd.Load(kubeconfig)
+		require.NoError(t, err)
+		for name := range config.AuthInfos {
+			config.AuthInfos[name] = &clientcmdapi.AuthInfo{Token: token}
+		}
+		content, err := clientcmd.Write(*config)
+		require.NoError(t, err)
+		return content
+	}
+	accounts := hub.Client.CoreV1().ServiceAccounts("default")
+	_, err = accounts.Create(t.Context(), &corev1.ServiceAccount{ObjectMeta: metav1.ObjectMeta{Name: "powerless"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	tokens, err := accounts.CreateToken(t.Context(), "powerless", &authenticationv1.TokenRequest{}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	address := regexp.MustCompile(`(server: https://127\.0\.0\.1):\d+`)
+	for name, content := range map[string][]byte{
+		"edge-1": kubeconfig, "edge-2": []byte("none"), "spoke-1": kubeconfig,
+		"edge-4": withToken("expired"), "edge-5": withToken(tokens.Status.Token), "edge-6": address.ReplaceAll(kubeconfig, []byte("$1:1")),
+	} {
 		secret := &corev1.Secret{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{discovery.LabelCluster: name}}, Data: map[string][]byte{"kubeconfig": content},
 		}
@@ -52,10 +75,13 @@ discovery:
 	require.Equal(t, exitFailed, got.status)
 	for _, line := range []string{
 		`ok +clusters of the clusters file +2 clusters: edge-9, spoke-1$`,
-		`ok +clusters of Secrets in namespace default +1 cluster: edge-1$`,
+		`ok +clusters of Secrets in namespace default +1 usable cluster: edge-1$`,
+		`NOT OK +clusters of Secrets in namespace default +edge-4 of Secret default/edge-4: Unauthorized$`,
+		`NOT OK +clusters of Secrets in namespace default +edge-5 of Secret default/edge-5: its account has not the right to get namespaces, get nodes, .*create pods/eviction`,
+		`NOT OK +clusters of Secrets in namespace default +edge-6 of Secret default/edge-6: .*connection refused$`,
 		`NOT OK +clusters of Secrets in namespace default +Secret default/edge-2 is not used: it is no kubeconfig$`,
 		`NOT OK +clusters of Secrets in namespace default +Secret default/spoke-1 is not used: the clusters file has a cluster spoke-1, too: remove one of the two$`,
-		`ok +clusters of ManagedClusters +0 clusters: none$`,
+		`ok +clusters of ManagedClusters +0 usable clusters: none$`,
 		`WARNING +clusters of ManagedClusters +no Secret drydock-initiator with a token in the namespaces of edge-3$`,
 	} {
 		require.Regexp(t, `(?m)^`+line, got.stdout)
