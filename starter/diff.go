@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	"drydock.dev/drydock/internal/edits"
@@ -26,10 +27,11 @@ func newDiff(c *cli) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE",
-		Short: "Show what an edit of a rollout or of a node maintenance would change",
-		Long: `Show what an edit of a rollout or of a node maintenance would change, and what that means for the work in progress. It changes nothing.
+		Short: "Show what an edit of a rollout, a node maintenance or a lock controller would change",
+		Long: `Show what an edit of a rollout, a node maintenance or a lock controller would change, and what that means for the work in progress. It changes nothing.
 
-The file has a ClusterGroupUpgrade or a NodeMaintenance, as for "upgrade edit" or "node edit". The workflow compares it with its current spec, whether a person
+The file has a ClusterGroupUpgrade, a NodeMaintenance or a WorkloadLockPolicy, as for "upgrade edit", "node edit" or
+"lock controller edit". The workflow compares it with its current spec, whether a person
 edits it with drydock or the object in the cluster. For a rollout that is not enabled, a worker makes the new plan: the command names the clusters that leave,
 join, or move to another batch, and says if precaching starts again.
 
@@ -43,7 +45,7 @@ The exit status is that of "kubectl diff": 0 no difference, 1 differences, 2 an 
 			return inputError(err) // status 1 means differences
 		},
 	}
-	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade or NodeMaintenance")
+	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade, NodeMaintenance or WorkloadLockPolicy")
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addOutputFlag(cmd)
@@ -96,8 +98,14 @@ func (c *cli) diff(ctx context.Context, s *server, file string) error {
 		}
 		target = nodeMaintenance(c.cluster, object.Namespace, object.Name)
 		found, err = diffSpecs(ctx, s, target, object.Spec, nil)
+	case *drydockv1.WorkloadLockPolicy:
+		if err := c.requireCluster(); err != nil {
+			return err
+		}
+		target = lockController(c.cluster, object.Spec.ControllerName)
+		found, err = diffSpecs(ctx, s, target, object.Spec, nil)
 	default:
-		return inputError(fmt.Errorf("%s has neither a ClusterGroupUpgrade nor a NodeMaintenance", file))
+		return inputError(fmt.Errorf("%s has no ClusterGroupUpgrade, NodeMaintenance or WorkloadLockPolicy", file))
 	}
 	if err != nil {
 		return err

@@ -40,6 +40,8 @@ func (s *stage) operatesLocks(t *testing.T) {
 	require.Equal(t, outcome{
 		status: exitFailed, stderr: "error: lock controller other in cluster spoke-1 not found: see `drydock lock controller list --cluster spoke-1`\n",
 	}, drydock(t, "lock", "controller", "edit", "-f", file(t, "other.yaml", strings.Replace(lockPolicy, "controllerName: vrouter", "controllerName: other", 1))))
+	require.Equal(t, outcome{}, differs(t, exitDone, lockPolicy+"  nodePodDeadlineSeconds: 1200\n"))
+	require.Contains(t, differs(t, exitFailed, lockPolicy+"  nodePodDeadlineSeconds: 1500\n").stdout, "\n-  nodePodDeadlineSeconds: 1200\n+  nodePodDeadlineSeconds: 1500\n")
 	prints(t, "(?m)^note: the policy was edited by "+actor()+": slow disks$", "lock", "controller", "status", "vrouter")
 
 	awaitOutput(t, func(s lockControllerStatus) bool { return s.Status.Locks != nil }, "lock", "controller", "status", "vrouter")

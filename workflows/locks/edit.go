@@ -18,13 +18,32 @@ type EditRequest = edits.Request[drydockv1.WorkloadLockPolicySpec]
 
 // listenForEdits registers the update that changes the policy, as an edit of an object does.
 func (c *lockController) listenForEdits(ctx workflow.Context) error {
-	return workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, c.edit, workflow.UpdateHandlerOptions{
+	preview := func(r EditRequest) (edits.Preview[drydockv1.WorkloadLockPolicySpec], error) {
+		return c.previewEdit(r), nil
+	}
+	return errors.Join(workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryPreviewEdit, preview, workflow.QueryHandlerOptions{
+		Description: "What an edit would do: {actor, spec}.",
+	}), workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateEdit, c.edit, workflow.UpdateHandlerOptions{
 		Description: "Change the policy: {actor, reason, spec}.",
 		Validator: func(r EditRequest) error {
 			_, err := c.checkEdit(r)
 			return kit.InvalidSpec(err)
 		},
-	})
+	}))
+}
+
+// previewEdit returns what an edit would do now, also one of the object in the cluster.
+func (c *lockController) previewEdit(r EditRequest) edits.Preview[drydockv1.WorkloadLockPolicySpec] {
+	current := c.in.Policy.Spec
+	preview := edits.Preview[drydockv1.WorkloadLockPolicySpec]{Spec: current, Changed: edits.ChangedFields(current, r.Spec, "spec.")}
+	_, err := c.checkEdit(r)
+	if c.in.Source != nil {
+		_, err = edits.CheckLockPolicy(current, r.Spec)
+	}
+	if err != nil && len(preview.Changed) > 0 {
+		preview.Refused = err.Error()
+	}
+	return preview
 }
 
 func (c *lockController) edit(_ workflow.Context, r EditRequest) (edits.Answer, error) {

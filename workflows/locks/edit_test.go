@@ -67,3 +67,31 @@ func TestAnEditOfAnObjectsControllerIsRefused(t *testing.T) {
 	w.Run(policyInput())
 	require.ErrorContains(t, refused.Rejected, "follows the WorkloadLockPolicy ")
 }
+
+func TestAPreviewOfAnEditChangesNothing(t *testing.T) {
+	w := workflowtest.NewLockWorld(t)
+	preview := func(change func(*drydockv1.WorkloadLockPolicySpec)) (found edits.Preview[drydockv1.WorkloadLockPolicySpec]) {
+		policy := workflowtest.LockInput().Policy
+		spec := policy.DeepCopy().Spec
+		change(&spec)
+		answer, err := w.QueryWorkflow(temporal.QueryPreviewEdit, locksworkflow.EditRequest{Actor: "kim", Spec: spec})
+		require.NoError(t, err)
+		require.NoError(t, answer.Get(&found))
+		return found
+	}
+	w.RegisterDelayedCallback(func() {
+		router := func(s *drydockv1.WorkloadLockPolicySpec) {
+			s.NodeSelector.MatchLabels = map[string]string{"router": "true"}
+		}
+		for range 2 {
+			changed := preview(router)
+			require.Equal(t, []string{"spec.nodeSelector"}, changed.Changed)
+			require.Empty(t, changed.Refused)
+			require.Equal(t, workflowtest.LockInput().Policy.Spec, changed.Spec)
+		}
+		require.Empty(t, preview(func(*drydockv1.WorkloadLockPolicySpec) {}).Changed)
+		require.Contains(t, preview(func(s *drydockv1.WorkloadLockPolicySpec) { s.ControllerName = "other" }).Refused, "spec.controllerName: cannot be changed")
+	}, time.Minute)
+	w.RegisterDelayedCallback(w.CancelWorkflow, 2*time.Minute)
+	w.ExecuteWorkflow(locksworkflow.WorkloadLockController, workflowtest.LockInput())
+}
