@@ -61,7 +61,7 @@ func DefaultSizes() Sizes {
 		Harbors:  []int{50},
 		Windows:  []WindowSize{{Windows: 50, Maintenances: 10}, {Windows: 1000, Maintenances: 20}},
 		Finished: []FinishedSize{{Maintenances: 5000, Rollouts: 2000}},
-		Clusters: []ClustersSize{{Clusters: 3500}, {Clusters: 1000, Nodes: 3, AtOnce: 100}},
+		Clusters: []ClustersSize{{Clusters: 200}},
 		Pace:     true,
 	}
 }
