@@ -17,8 +17,12 @@ import (
 	"drydock.dev/drydock/internal/discovery"
 )
 
-// triedAtOnce is how many clusters are tried at the same time. Those that do not answer take checkTimeout each.
-const triedAtOnce = 50
+const (
+	// triedAtOnce is how many clusters are tried at the same time. Those that do not answer take checkTimeout each.
+	triedAtOnce = 50
+	// askedAtOnce is how many rights of one cluster are asked for at the same time.
+	askedAtOnce = 10
+)
 
 // initiatorRole is the role without which no node of a cluster can be maintained.
 const initiatorRole = "drydock-initiator"
@@ -74,21 +78,32 @@ func missingRights(ctx context.Context, cluster kubernetes.Interface) ([]string,
 		return nil, err
 	}
 	role := roles[slices.IndexFunc(roles, func(role rbac.Role) bool { return role.Name == initiatorRole })]
-	var missing []string
+	var all []authorizationv1.ResourceAttributes
 	for _, rule := range role.Rules {
 		for _, verb := range rule.Verbs {
-			for _, asked := range attributesOf(rule, verb) {
-				review, err := cluster.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-					Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &asked},
-				}, metav1.CreateOptions{})
-				if err != nil {
-					return nil, err
-				}
-				if !review.Status.Allowed {
-					resource := strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/")
-					missing = append(missing, verb+" "+rbac.Resource(asked.Group, resource))
-				}
-			}
+			all = append(all, attributesOf(rule, verb)...)
+		}
+	}
+	allowed := make([]bool, len(all))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(askedAtOnce)
+	for i := range all {
+		group.Go(func() error {
+			review, err := cluster.AuthorizationV1().SelfSubjectAccessReviews().Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+				Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &all[i]},
+			}, metav1.CreateOptions{})
+			allowed[i] = err == nil && review.Status.Allowed
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var missing []string
+	for i, asked := range all {
+		if !allowed[i] {
+			resource := strings.TrimSuffix(asked.Resource+"/"+asked.Subresource, "/")
+			missing = append(missing, asked.Verb+" "+rbac.Resource(asked.Group, resource))
 		}
 	}
 	return missing, nil

@@ -72,7 +72,7 @@ func (s *server) queue(ctx context.Context, cluster string, request temporal.Sta
 			q = clusterQueue{SchedulerStatus: slots.SchedulerStatus{Queue: []scheduling.QueueEntry{}}, Trouble: err.Error()}
 			break
 		}
-		part.Queue = append(q.Queue, part.Queue...)
+		part.Queue = withoutRepeats(append(q.Queue, part.Queue...)) // the scheduler may have decided between two queries
 		q.SchedulerStatus = part
 		if request.Cursor = part.NextCursor; request.Cursor == "" || !all {
 			break
@@ -83,6 +83,21 @@ func (s *server) queue(ctx context.Context, cluster string, request temporal.Sta
 }
 
 // queuesText shows for each cluster the slots in use and the waiting requests in order of rank.
+// withoutRepeats returns the first entry of each request: one that got a slot is listed before those that wait.
+func withoutRepeats(entries []scheduling.QueueEntry) []scheduling.QueueEntry {
+	type request struct {
+		scheduling.Request
+		owner scheduling.SlotOwner
+	}
+	seen := map[request]bool{}
+	return slices.DeleteFunc(entries, func(entry scheduling.QueueEntry) bool {
+		of := request{entry.Request, entry.Owner}
+		repeated := seen[of]
+		seen[of] = true
+		return repeated
+	})
+}
+
 func queuesText(queues []clusterQueue, now time.Time, style frameStyle) string {
 	var w strings.Builder
 	t := style.newTable("CLUSTER", "RANK", "NODE", "REQUEST", "REQUESTOR", "SINCE", "WAITS FOR")

@@ -4,6 +4,7 @@ package requests
 import (
 	"context"
 	"encoding/json"
+	"time"
 
 	"drydock.dev/drydock/activities/holds"
 	"drydock.dev/drydock/activities/node"
@@ -63,6 +64,9 @@ func Unwanted(request objects.Request) bool {
 	return request.Gone || maintenancev1.NodeState(request.Reasons[maintenancev1.ConditionReady]).Over()
 }
 
+// removalTimeout limits the removal of the mark of a refused request.
+const removalTimeout = 3 * time.Second
+
 // AcceptMaintenance checks the request, and finds the workers of its cluster. Then it wakes the sweeper, which cleans up if the workflow is terminated,
 // subscribes the workflow to the emergency stop, marks the node as planned and requests a slot. For a cluster of other workers it leaves the steps on the
 // cluster, and all after them, to the workflow. An attempt that refuses the request removes the mark of an earlier one, whose answer was lost.
@@ -70,7 +74,9 @@ func Unwanted(request objects.Request) bool {
 func (a *Activities) AcceptMaintenance(ctx context.Context, in AcceptMaintenanceInput) (Accepted, error) {
 	accepted, err := a.accept(ctx, in)
 	if temporal.Final(err) {
-		logLeft(ctx, in, "a mark of an earlier attempt is left to the sweeper", node.RemovePlan(ctx, a.Nodes.Clusters, in.Plan.NodeRef))
+		removing, cancel := context.WithTimeout(ctx, removalTimeout) // the refusal must not be lost
+		defer cancel()
+		logLeft(ctx, in, "a mark of an earlier attempt is left to the sweeper", node.RemovePlan(removing, a.Nodes.Clusters, in.Plan.NodeRef))
 	}
 	return accepted, err
 }

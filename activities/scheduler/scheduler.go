@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"time"
 
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
@@ -90,27 +91,19 @@ func signalScheduler(ctx context.Context, server activitykit.Starter, cluster, s
 	return nil
 }
 
-// SendResponses delivers responses to slot owners. It returns the owners whose workflows are closed.
+// sendTimeout limits the signals of one activity, so that it still reports those that were lost.
+const sendTimeout = 8 * time.Second
+
+// SendResponses delivers responses to slot owners. It returns the owners that did not get theirs: their workflows are closed, or cannot be signalled now.
 func (s *Activities) SendResponses(ctx context.Context, responses []scheduling.SlotResponse) ([]scheduling.SlotOwner, error) {
-	isClosed := make([]bool, len(responses))
-	sends, sending := errgroup.WithContext(ctx)
-	sends.SetLimit(activitykit.MaxParallelRequests)
+	got := s.signalAll(ctx, len(responses), temporal.SignalSlotResponse, func(i int) (string, any) { return responses[i].Owner.WorkflowID, responses[i] })
+	var lost []scheduling.SlotOwner
 	for i, response := range responses {
-		sends.Go(func() (err error) {
-			isClosed[i], err = s.signalOwner(sending, response.Owner.WorkflowID, temporal.SignalSlotResponse, response)
-			return err
-		})
-	}
-	if err := sends.Wait(); err != nil {
-		return nil, err
-	}
-	var closed []scheduling.SlotOwner
-	for i, response := range responses {
-		if isClosed[i] {
-			closed = append(closed, response.Owner)
+		if !got[i] {
+			lost = append(lost, response.Owner)
 		}
 	}
-	return closed, nil
+	return lost, nil
 }
 
 // RequestResyncInput names slot owners by their workflow ids, and the scheduler that asks them.
@@ -119,29 +112,32 @@ type RequestResyncInput struct {
 	Resync scheduling.Resync `json:"resync"`
 }
 
-// RequestResync asks slot owners for their requests and slots. Closed ones have none.
+// RequestResync asks slot owners for their requests and slots. The scheduler asks those again that do not answer.
 func (s *Activities) RequestResync(ctx context.Context, in RequestResyncInput) error {
-	sends, sending := errgroup.WithContext(ctx)
-	sends.SetLimit(activitykit.MaxParallelRequests)
-	for _, owner := range in.Owners {
-		sends.Go(func() error {
-			_, err := s.signalOwner(sending, owner, temporal.SignalResync, in.Resync)
-			return err
-		})
-	}
-	return sends.Wait()
+	s.signalAll(ctx, len(in.Owners), temporal.SignalResync, func(i int) (string, any) { return in.Owners[i], in.Resync })
+	return nil
 }
 
-// signalOwner signals a slot owner, and reports whether its workflow is closed.
-func (s *Activities) signalOwner(ctx context.Context, id, signal string, payload any) (closed bool, err error) {
-	err = s.Temporal.SignalWorkflow(ctx, id, "", signal, payload)
-	if _, closed := errors.AsType[*serviceerror.NotFound](err); closed {
-		return true, nil
+// signalAll signals slot owners, and reports which ones got the signal. A lost signal does not affect the others.
+func (s *Activities) signalAll(ctx context.Context, count int, signal string, message func(int) (id string, payload any)) (got []bool) {
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	got = make([]bool, count)
+	var sends errgroup.Group
+	sends.SetLimit(activitykit.MaxParallelRequests)
+	for i := range count {
+		sends.Go(func() error {
+			id, payload := message(i)
+			err := s.Temporal.SignalWorkflow(ctx, id, "", signal, payload)
+			if _, closed := errors.AsType[*serviceerror.NotFound](err); err != nil && !closed {
+				activitykit.Logger(ctx, "owner", id).Warn("cannot signal a slot owner", "signal", signal, "error", err)
+			}
+			got[i] = err == nil
+			return nil
+		})
 	}
-	if err != nil {
-		return false, fmt.Errorf("signal the slot owner %s: %w", id, err)
-	}
-	return false, nil
+	_ = sends.Wait()
+	return got
 }
 
 // FindSlotOwners returns the ids of the workflows that may request slots of a cluster or have them: its rollouts, and its maintenances without a rollout.

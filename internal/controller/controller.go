@@ -105,16 +105,19 @@ func runSession(ctx context.Context, name string, kinds []kind, options Options)
 	session := newSession(ctx, cluster, kinds, options, end)
 	defer session.stop()
 	defer end()
+	if cluster.Ended() != nil {
+		session.starting.Go(func() { // a request may hang meanwhile
+			select {
+			case <-cluster.Ended():
+				end()
+			case <-ctx.Done():
+			}
+		})
+	}
 	for ctx.Err() == nil {
 		session.startAndStop()
 		options.Log.Debug("cluster checked for controllers to start and stop")
-		select {
-		case <-cluster.Ended():
-			return nil
-		case <-ctx.Done():
-			return nil
-		case <-time.After(options.Interval):
-		}
+		pause(ctx, options.Interval)
 		looking, looked := context.WithCancel(ctx)
 		current, err := options.Clusters.ClusterOrHub(looking, name)
 		looked()
@@ -143,6 +146,15 @@ func pause(ctx context.Context, d time.Duration) {
 // created selects new objects only.
 func created[T kubeclient.Object]() predicate.TypedPredicate[T] {
 	return predicate.TypedFuncs[T]{
+		UpdateFunc: func(event.TypedUpdateEvent[T]) bool { return false },
+		DeleteFunc: func(event.TypedDeleteEvent[T]) bool { return false },
+	}
+}
+
+// appeared selects new objects that the first list did not have.
+func appeared[T kubeclient.Object]() predicate.TypedPredicate[T] {
+	return predicate.TypedFuncs[T]{
+		CreateFunc: func(e event.TypedCreateEvent[T]) bool { return !e.IsInInitialList },
 		UpdateFunc: func(event.TypedUpdateEvent[T]) bool { return false },
 		DeleteFunc: func(event.TypedDeleteEvent[T]) bool { return false },
 	}

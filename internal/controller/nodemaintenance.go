@@ -35,7 +35,7 @@ func nodeMaintenances() kind {
 		gvk:      gvk,
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			of := &nodeMaintenance{cluster: cluster}
-			nodes := source.Kind(cluster.Cache, &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(of.requestsForNode), created[*corev1.Node]())
+			nodes := source.Kind(cluster.Cache, &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(of.requestsForNode), appeared[*corev1.Node]())
 			return newRequests(of, gvk, cluster, options).watch(options, nodes), nil
 		},
 	}

@@ -10,6 +10,7 @@ import (
 
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -142,6 +143,9 @@ func (s *session) serves(kind kind) bool {
 func (s *session) start(kind kind) {
 	log := s.options.Log.With("kind", kind.name)
 	err := kind.readable(s.ctx, s.cluster)
+	if apierrors.IsNotFound(err) { // its CRD was deleted
+		delete(s.served, kind.name)
+	}
 	var c *controller
 	if err == nil {
 		c, err = kind.watch(s.cluster, s.options)

@@ -72,6 +72,9 @@ func (q *queue) stop() {
 	}
 	q.mu.Unlock()
 	q.running.Wait()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	clear(q.items)
 }
 
 // Add implements workqueue.TypedInterface.
@@ -94,6 +97,9 @@ func (q *queue) Forget(request reconcile.Request) { q.failures.Forget(request) }
 func (q *queue) AddWithOpts(options priorityqueue.AddOpts, requests ...reconcile.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if q.stopped { // its handlers stay with the informers of the cluster
+		return
+	}
 	urgent := 1
 	if options.Priority != nil && *options.Priority < 0 {
 		urgent = 0

@@ -56,7 +56,7 @@ func (c *Changes) note(changed, watching bool) {
 
 // AwaitAny returns when a resource has an object in any namespace, or ctx is done. It costs a cluster less than an informer.
 func (c *Cluster) AwaitAny(ctx context.Context, resource schema.GroupVersionResource) {
-	follower := &follower{cluster: c, resource: resource, watching: func(bool) {}}
+	follower := &follower{cluster: c, resource: resource, watching: func(bool) {}, listsAgain: true}
 	follower.listed = func(some bool) bool { return some }
 	follower.event = func(change watch.EventType, _ *metav1.PartialObjectMetadata) bool { return change != watch.Deleted }
 	follower.follow(ctx)
@@ -72,6 +72,8 @@ type follower struct {
 	event  func(watch.EventType, *metav1.PartialObjectMetadata) (stop bool)
 	// watching is called when the watch works, and when it does not.
 	watching func(works bool)
+	// listsAgain: after a refused watch it lists again. An account may list and not watch.
+	listsAgain bool
 }
 
 // follow watches until it has to stop or ctx is done, and tries again while that fails.
@@ -101,6 +103,8 @@ func (f *follower) follow(ctx context.Context) {
 const (
 	// minWatchTime is the shortest time of a watch. Not all are renewed at the same moment.
 	minWatchTime = 5 * time.Minute
+	// watchGrace is how much longer than it may last a watch is waited for.
+	watchGrace = 30 * time.Second
 	// shortWatch is the time of a watch that a server ends at once. The next one has to wait.
 	shortWatch = time.Second
 )
@@ -113,12 +117,18 @@ func (f *follower) watch(ctx context.Context, version string) (seen string, stop
 			return "", err == nil, err
 		}
 	}
+	// The server ends the watch, or a proxy that has lost it does not: then its silence would count as no change.
+	lasts := minWatchTime + rand.N(minWatchTime)
+	ctx, cancel := context.WithTimeout(ctx, lasts+watchGrace)
+	defer cancel()
 	asked := f.cluster.Clientset.Discovery().RESTClient().Get().AbsPath(f.path()).SetHeader("Accept", metadataOf("PartialObjectMetadata"))
 	answer, err := asked.Param("watch", "true").Param("allowWatchBookmarks", "true").Param("resourceVersion", version).
-		Param("timeoutSeconds", strconv.Itoa(int((minWatchTime + rand.N(minWatchTime)).Seconds()))).Stream(ctx)
+		Param("timeoutSeconds", strconv.Itoa(int(lasts.Seconds()))).Stream(ctx)
 	switch {
 	case apierrors.IsResourceExpired(err) || apierrors.IsGone(err):
 		return "", false, nil
+	case err != nil && f.listsAgain:
+		return "", false, err
 	case err != nil:
 		return version, false, err
 	}

@@ -122,11 +122,8 @@ func (i *informers) made(key partKey, part part) (cache.Cache, error) {
 	return made, nil
 }
 
-// WaitForCacheSync returns when all informers of kinds that are not in parts have listed their objects.
-func (i *informers) WaitForCacheSync(ctx context.Context) bool {
-	whole, err := i.whole()
-	return err == nil && whole.WaitForCacheSync(ctx)
-}
+// WaitForCacheSync does not wait: GetInformer has waited for its informer, and that of another kind may never list its objects.
+func (i *informers) WaitForCacheSync(context.Context) bool { return true }
 
 // Get reads one object. Errors: those of the API server, and why the kind cannot be watched.
 func (i *informers) Get(ctx context.Context, name client.ObjectKey, object client.Object, options ...client.GetOption) error {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"strings"
 	"sync"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -77,13 +78,18 @@ func (m *mapper) RESTMappings(kind schema.GroupKind, versions ...string) ([]*met
 	return []*meta.RESTMapping{found}, nil
 }
 
+// discoveryTimeout limits a request for the kinds of a group, as in client-go.
+const discoveryTimeout = 32 * time.Second
+
 // discover asks the API server which kinds a group and version has; none if it does not serve them.
 func (m *mapper) discover(of schema.GroupVersion) (mappings, error) {
 	path := "/apis/" + of.String()
 	if of.Group == "" {
 		path = "/api/" + of.Version
 	}
-	answer, err := m.client.Get().AbsPath(path).SetHeader("Accept", "application/json").Do(context.Background()).Raw()
+	ctx, cancel := context.WithTimeout(context.Background(), discoveryTimeout) // the interface of mappers has no context
+	defer cancel()
+	answer, err := m.client.Get().AbsPath(path).SetHeader("Accept", "application/json").Do(ctx).Raw()
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}

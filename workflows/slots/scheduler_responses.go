@@ -60,7 +60,7 @@ func (s *maintenanceScheduler) report(ctx workflow.Context) (next time.Time) {
 	workflow.GoNamed(ctx, "report", func(ctx workflow.Context) {
 		var lost []scheduling.SlotOwner
 		summary := fmt.Sprintf("tell %d slot owners why they wait", len(reports))
-		err := kit.HubRetrier(nil).Run(ctx, summary, s.scheduler.SendResponses, reports, &lost)
+		err := kit.HubRetrier(nil).Once().Run(ctx, summary, s.scheduler.SendResponses, reports, &lost)
 		isLost := map[scheduling.SlotOwner]bool{}
 		for _, owner := range lost {
 			isLost[owner] = true

@@ -134,7 +134,8 @@ func (s *maintenanceScheduler) runResync(ctx workflow.Context) {
 		// Ask the missing owners each time: one that was continuing as new may have missed the signal.
 		for owners := range slices.Chunk(s.resync.missing, ownersPerRequest) {
 			in := scheduler.RequestResyncInput{Owners: owners, Resync: scheduling.Resync{Scheduler: s.startedAt}}
-			if hub.Run(ctx, "ask the slot owners of "+s.in.Cluster, s.scheduler.RequestResync, in, nil) != nil {
+			_ = hub.Once().Run(ctx, "ask the slot owners of "+s.in.Cluster, s.scheduler.RequestResync, in, nil)
+			if ctx.Err() != nil {
 				return
 			}
 		}
