@@ -93,7 +93,7 @@ func (w *flakyWorker) QueryWorkflow(ctx context.Context, id, run, query string, 
 		close(w.news)
 	}
 	if w.questions == 1 || w.questions == 3 {
-		return nil, serviceerror.NewWorkflowNotReady("Workflow task is not scheduled yet.")
+		return nil, serviceerror.NewFailedPrecondition("no poller seen for task queue recently, worker may be down")
 	}
 	return w.answering.QueryWorkflow(ctx, id, run, query, args...)
 }

@@ -61,6 +61,10 @@ func Query(ctx context.Context, server Queries, workflowID, runID, query string,
 	waiting, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	answer, err := server.QueryWorkflow(waiting, workflowID, runID, query, args...)
+	for asked := time.Now(); notReady(err) && time.Since(asked) < readyTimeout; {
+		time.Sleep(readyPause)
+		answer, err = server.QueryWorkflow(waiting, workflowID, runID, query, args...)
+	}
 	if err != nil {
 		if ctx.Err() == nil && NoWorker(err) {
 			return Unanswered(err)
@@ -73,12 +77,20 @@ func Query(ctx context.Context, server Queries, workflowID, runID, query string,
 	return nil
 }
 
+// A run cannot be queried before its first task is done: after readyTimeout, no worker has done it. It is asked again after readyPause.
+const readyTimeout, readyPause = 2 * time.Second, 20 * time.Millisecond
+
+func notReady(err error) bool {
+	_, ok := errors.AsType[*serviceerror.WorkflowNotReady](err)
+	return ok
+}
+
 // NoWorker reports whether an error means that no worker has answered.
 func NoWorker(err error) bool {
 	if _, ok := errors.AsType[*serviceerror.DeadlineExceeded](err); ok {
 		return true
 	}
-	if _, ok := errors.AsType[*serviceerror.WorkflowNotReady](err); ok {
+	if notReady(err) {
 		return true
 	}
 	// The server returns this when no worker has polled for 20 s.
