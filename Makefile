@@ -63,7 +63,7 @@ RACE_TEST = go test -race $(TEST_FLAGS) -ldflags='-s -w -linkmode=internal'
 # CONCURRENT are the packages with goroutines or locks of their own, which the race detector watches. Workflow code has none: Temporal runs
 # it in one thread. `make race` watches all packages.
 CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/harbor ./activities/manifestworks ./activities/node ./activities/policies \
-	./activities/portals ./activities/remediation ./activities/rollouts ./activities/scheduler ./worker ./internal/drain ./internal/kube/... \
+	./activities/portals ./activities/remediation ./activities/rollouts ./activities/scheduler ./worker ./internal/controller ./internal/drain ./internal/kube/... \
 	./internal/manifest ./internal/observe ./internal/snapshot ./internal/statuspage/... ./internal/temporal ./internal/devstack/...)
 
 .PHONY: test

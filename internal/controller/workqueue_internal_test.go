@@ -102,6 +102,10 @@ func TestAQueueTakesNewRequestsBeforeThoseOfTheFirstList(t *testing.T) {
 
 func TestAQueueAddsLaterAtTheEarliestTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
+		pass := func(after time.Duration) {
+			time.Sleep(after)
+			synctest.Wait()
+		}
 		began := time.Now()
 		var at []time.Duration
 		q := newQueue(func(reconcile.Request) { at = append(at, time.Since(began)) })
@@ -109,25 +113,25 @@ func TestAQueueAddsLaterAtTheEarliestTime(t *testing.T) {
 		q.AddAfter(named("a"), time.Minute)
 		q.AddAfter(named("a"), time.Second)
 		q.AddAfter(named("a"), time.Hour)
-		time.Sleep(2 * time.Hour)
+		pass(2 * time.Hour)
 		require.Equal(t, []time.Duration{time.Second}, at)
 
 		q.AddAfter(named("a"), time.Minute)
 		q.Add(named("a"))
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		require.Len(t, at, 2, "an earlier addition replaces a later one")
 
 		began, at = time.Now(), nil
 		for range 3 {
 			q.AddRateLimited(named("b"))
-			time.Sleep(time.Second)
+			pass(time.Second)
 		}
 		require.Equal(t, []time.Duration{5 * time.Millisecond, time.Second + 10*time.Millisecond, 2*time.Second + 20*time.Millisecond}, at)
 		q.Forget(named("b"))
 
 		q.AddAfter(named("a"), time.Minute)
 		q.stop()
-		time.Sleep(time.Hour)
+		pass(time.Hour)
 		require.Len(t, at, 3, "nothing is reconciled after the end")
 	})
 }
