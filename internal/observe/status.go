@@ -62,7 +62,10 @@ func Query(ctx context.Context, server Queries, workflowID, runID, query string,
 	defer cancel()
 	answer, err := server.QueryWorkflow(waiting, workflowID, runID, query, args...)
 	for asked := time.Now(); notReady(err) && time.Since(asked) < readyTimeout; {
-		time.Sleep(readyPause)
+		select {
+		case <-waiting.Done():
+		case <-time.After(readyPause):
+		}
 		answer, err = server.QueryWorkflow(waiting, workflowID, runID, query, args...)
 	}
 	if err != nil {
