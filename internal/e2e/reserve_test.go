@@ -2,8 +2,11 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
+	"regexp"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -78,7 +81,11 @@ func reserve(t *testing.T, names ...string) {
 	for _, name := range names {
 		r.held[name] = true
 	}
+	began := len(workerLog())
 	t.Cleanup(func() {
+		if t.Failed() {
+			t.Logf("the worker's last lines about %v:\n%s", names, linesAbout(workerLog()[began:], names))
+		}
 		awaitCleanup(t, names)
 		r.Lock()
 		defer r.Unlock()
@@ -87,6 +94,29 @@ func reserve(t *testing.T, names ...string) {
 		}
 		r.changed.Broadcast()
 	})
+}
+
+func workerLog() []byte {
+	log, err := os.ReadFile(theFleet.Worker.LogFile)
+	if err != nil {
+		return fmt.Appendln(nil, err)
+	}
+	return log
+}
+
+// sameInAllLines are attributes of the worker's log that do not tell what happened.
+var sameInAllLines = regexp.MustCompile(`(Namespace|TaskQueue|WorkerID|RunID|Attempt|ActivityID)=\S+ `)
+
+// linesAbout returns the last lines of a log about some clusters.
+func linesAbout(log []byte, clusters []string) string {
+	about := regexp.MustCompile(`\b(` + strings.Join(clusters, "|") + `)\b`)
+	var found []string
+	for line := range strings.Lines(string(log)) {
+		if about.MatchString(line) {
+			found = append(found, sameInAllLines.ReplaceAllString(line, ""))
+		}
+	}
+	return strings.Join(found[max(0, len(found)-80):], "")
 }
 
 // awaitCleanup waits until the work of a test has left its spokes, which the next test may count.

@@ -23,8 +23,8 @@ var blockingReasons = append([]string{
 
 // briefReasons are blocking reasons that often end by themselves.
 var briefReasons = []string{
-	"JobStopping", "JobPodMissing", "ServerError", "NamespaceTerminating", "NodeNotReady", "NodeBusy", "LockRefused", "WorkloadLocksHeld", "WorkloadLocksNotBack",
-	"DisruptionBudget",
+	"JobStopping", "JobPodMissing", "ServerError", "NamespaceTerminating", "NodeNotReady", "NodeBusy", "LockRefused", "WorkloadLocksNotBack", "DisruptionBudget",
+	"WorkloadLocksHeld", // often by a node that waits for one of the others
 }
 
 // patience is how long a wait for such a reason is brief.
@@ -38,6 +38,20 @@ func Brief(reason string, since *metav1.Time, now time.Time) bool {
 // Blocks reports whether a wait lasts until a person or another program acts, and is not brief.
 func Blocks(wait *drydockv1.Wait, now time.Time) bool {
 	return wait != nil && slices.Contains(blockingReasons, wait.Reason) && !Brief(wait.Reason, &wait.Since, now)
+}
+
+// Graver reports whether a wait is graver than another one: it is more likely to need a person, or the reason for the other one.
+func Graver(wait, than *drydockv1.Wait) bool { return rank(wait) < rank(than) }
+
+// rank orders waits, the gravest first.
+func rank(wait *drydockv1.Wait) int {
+	switch {
+	case wait == nil:
+		return len(blockingReasons) + 1
+	case !slices.Contains(blockingReasons, wait.Reason):
+		return len(blockingReasons)
+	}
+	return slices.Index(blockingReasons, wait.Reason)
 }
 
 // gravestCluster returns the running cluster with the gravest reason that blocks it, and how many clusters are blocked; nil: none.

@@ -173,8 +173,8 @@ func (r *clusterRecord) summary() ranv1.ClusterStatus {
 		case n.State == maintenancev1.NodeCompleted, n.State == maintenancev1.NodeGone:
 			summary.Nodes.Done++
 		case n.State == maintenancev1.NodeCancelled:
-		case n.StartedAt != nil && (summary.Step == string(s.Step) || n.Wait != nil && wait == nil || kit.BecameUrgent(wait, n.Wait)):
-			// Name a running node: the first that needs a person, or else the first that waits, or else the first.
+		case n.StartedAt != nil && (summary.Step == string(s.Step) || rollout.Graver(n.Wait, wait)):
+			// Name a running node: the first with the gravest wait, or else the first.
 			summary.Step = n.Name + ": " + string(n.State)
 			wait = n.Wait
 		}

@@ -1,12 +1,13 @@
 package clusterupgrade
 
 import (
+	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/workflow"
 
-	"drydock.dev/drydock/activities/locks"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
@@ -21,19 +22,33 @@ func updated(nodes int32) []drydockv1.LockProgress {
 	return []drydockv1.LockProgress{{Controller: "tf", Percentage: 50 * nodes, Updated: nodes, Total: 2}}
 }
 
-func TestTheSummaryNamesTheNodeWhoseLockHasFailed(t *testing.T) {
-	summary := kittest.Run(t, func(ctx workflow.Context) (ranv1.ClusterStatus, error) {
-		c, err := newClusterUpgrade(ctx, oneCluster)
-		waits := func(name, reason string) ranv1.ClusterNodeStatus {
-			return ranv1.ClusterNodeStatus{Name: name, State: maintenancev1.NodeScheduled, StartedAt: c.state.Status.StartedAt, Wait: &drydockv1.Wait{Reason: reason}}
+func TestTheSummaryNamesTheNodeWithTheGravestWait(t *testing.T) {
+	for _, test := range []struct{ reasons, named string }{
+		{"WorkloadLocksHeld WorkloadLocksFailed WorkloadLocksHeld", "w1: Draining"},
+		{"WorkloadLocksHeld DisruptionBudget NoController", "w2: Draining"},
+		// The others wait for the locks of the node that drains.
+		{"WorkloadLocksHeld DisruptionBudget WorkloadLocksHeld", "w1: Draining"},
+		{"WorkloadLocksHeld WorkloadLocksHeld", "w0: Draining"},
+		{"- PodsTerminating", "w1: Draining"},
+		{"PodsTerminating -", "w0: Draining"},
+		{"- -", "w0: Draining"},
+	} {
+		summary := kittest.Run(t, func(ctx workflow.Context) (ranv1.ClusterStatus, error) {
+			c, err := newClusterUpgrade(ctx, oneCluster)
+			for i, reason := range strings.Fields(test.reasons) {
+				node := ranv1.ClusterNodeStatus{Name: fmt.Sprintf("w%d", i), State: maintenancev1.NodeDraining, StartedAt: c.state.Status.StartedAt}
+				if reason != "-" {
+					node.Wait = &drydockv1.Wait{Reason: reason}
+				}
+				c.state.Status.Nodes = append(c.state.Status.Nodes, node)
+			}
+			return c.record.summary(), err
+		})
+		require.Equal(t, test.named, summary.Step, test.reasons)
+		if named := strings.Fields(test.reasons)[summary.Step[1]-'0']; named != "-" {
+			require.Equal(t, named, summary.Reason, test.reasons)
 		}
-		c.state.Status.Nodes = []ranv1.ClusterNodeStatus{
-			waits("w0", locks.ReasonWorkloadLocksHeld), waits("w1", locks.ReasonWorkloadLocksFailed), waits("w2", locks.ReasonWorkloadLocksHeld),
-		}
-		return c.record.summary(), err
-	})
-	require.Equal(t, "w1: Scheduled", summary.Step)
-	require.Equal(t, locks.ReasonWorkloadLocksFailed, summary.Reason)
+	}
 }
 
 func TestTheSummaryHasTheProgressOfApplicationsUntilTheClusterEnds(t *testing.T) {
