@@ -172,6 +172,7 @@ drydock setup --print-rbac hub | kubectl apply -f -`,
 drydock upgrade-check`,
 	"upgrade-promote": `
 # when the workers of v2 are being started
+drydock upgrade-promote --build-id v2 --percentage 10
 drydock upgrade-promote --build-id v2
 
 # back to v1

@@ -10,17 +10,27 @@ import (
 	"github.com/spf13/cobra"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	"go.temporal.io/api/workflowservice/v1"
 	"go.temporal.io/sdk/client"
+	"go.temporal.io/sdk/worker"
 
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// promotion is the current version of a worker deployment, with the other versions that Temporal knows.
+// promotion has the versions of a worker deployment that get new work, and the other versions that Temporal knows.
 type promotion struct {
-	Deployment string         `json:"deployment"`
-	Current    string         `json:"current"`
-	Former     string         `json:"former,omitempty"`
-	Others     []otherVersion `json:"others"`
+	Deployment string `json:"deployment"`
+	Current    string `json:"current"`
+	Former     string `json:"former,omitempty"`
+	// Ramping is the version that gets a share of the new work; nil: none.
+	Ramping *rampingVersion `json:"ramping,omitempty"`
+	Others  []otherVersion  `json:"others"`
+}
+
+// rampingVersion is a version that gets a share of the new work. The current version gets the rest.
+type rampingVersion struct {
+	BuildID    string `json:"buildId"`
+	Percentage int    `json:"percentage"`
 }
 
 // otherVersion is a version that got new work before.
@@ -32,22 +42,28 @@ type otherVersion struct {
 
 func newUpgradePromote(c *cli) *cobra.Command {
 	var deployment, buildID string
+	var percentage int
 	var limit time.Duration
 	cmd := &cobra.Command{
 		Use:   "upgrade-promote --build-id VERSION",
 		Short: "Give new work to a version of the workers, once they run",
 		Long: `Give new work to a version of the workers, once they run. The command waits until workers with this --build-id poll, which takes up to a minute, and then
-makes it the current version of the worker deployment.
-What is running stays with the version that began it, except for what never ends, such as schedulers and maintenance windows.
+makes it the current version of the worker deployment. With --percentage it gets only that share of the new work, and the current version the rest.
+What is running stays with the version that began it. What never ends, such as schedulers and maintenance windows, moves to the version: the same share of it.
 
 To go back, promote the former version again, while its workers run. The exit status is 1 if no worker of the version polls within --timeout: then nothing
 is changed.`,
 		Args: operands(),
 		RunE: c.serverVerb(func(ctx context.Context, s *server, _ []string) error {
-			if err := c.awaitVersion(ctx, s, deployment, buildID, limit); err != nil {
+			if percentage < 1 || percentage > 100 {
+				return usagef("--percentage %d: give 1 to 100", percentage)
+			}
+			ctx, cancel := context.WithTimeout(ctx, limit)
+			defer cancel()
+			if err := c.awaitVersion(ctx, s, deployment, buildID); err != nil {
 				return err
 			}
-			done, err := s.promote(ctx, deployment, buildID)
+			done, err := s.promote(ctx, deployment, rampingVersion{buildID, percentage})
 			if err != nil {
 				return err
 			}
@@ -56,7 +72,8 @@ is changed.`,
 	}
 	cmd.Flags().StringVar(&deployment, "deployment", "drydock", "name of the worker deployment, as of the workers")
 	cmd.Flags().StringVar(&buildID, "build-id", "", "version of the workers, as of their --build-id")
-	cmd.Flags().DurationVar(&limit, "timeout", 5*time.Minute, "how long to wait for workers of the version")
+	cmd.Flags().IntVar(&percentage, "percentage", 100, "share of the new work that the version gets")
+	cmd.Flags().DurationVar(&limit, "timeout", 5*time.Minute, "how long to wait for workers of the version, and until they get new work")
 	_ = cmd.MarkFlagRequired("build-id")
 	c.addOutputFlag(cmd)
 	return cmd
@@ -64,9 +81,7 @@ is changed.`,
 
 // awaitVersion waits until workers of a version poll for workflow and activity tasks. Temporal lists a poller for minutes after it is gone, so that only a
 // poll since the first look counts. Both times are the server's.
-func (c *cli) awaitVersion(ctx context.Context, s *server, deployment, buildID string, limit time.Duration) error {
-	ctx, cancel := context.WithTimeout(ctx, limit)
-	defer cancel()
+func (c *cli) awaitVersion(ctx context.Context, s *server, deployment, buildID string) error {
 	c.warn("waiting until workers with --deployment=%s --build-id=%s poll task queue %s: a worker that runs polls at least once a minute", deployment, buildID, temporal.TaskQueue)
 	first, err := s.lastPolls(ctx, deployment, buildID)
 	for {
@@ -119,40 +134,92 @@ func (s *server) lastPolls(ctx context.Context, deployment, buildID string) (pol
 	return found, nil
 }
 
-// promote makes a version current.
-func (s *server) promote(ctx context.Context, deployment, buildID string) (promotion, error) {
+// promote gives a version its share of the new work. With all of it the version is current, and no other one is ramping.
+func (s *server) promote(ctx context.Context, deployment string, version rampingVersion) (promotion, error) {
 	of := subject{noun: "worker deployment", name: deployment}
 	handle := s.WorkerDeploymentClient().GetHandle(deployment)
 	before, err := handle.Describe(ctx, client.WorkerDeploymentDescribeOptions{})
 	if err != nil {
 		return promotion{}, s.explain("read the versions of", of, err)
 	}
-	_, err = handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: buildID, ConflictToken: before.ConflictToken})
+	token, routing := before.ConflictToken, before.Info.RoutingConfig
+	isCurrent := routing.CurrentVersion != nil && routing.CurrentVersion.BuildID == version.BuildID
+	switch {
+	case version.Percentage == 100 && isCurrent && routing.RampingVersion == nil: // nothing to do
+	case version.Percentage == 100 && isCurrent:
+		_, err = handle.SetRampingVersion(ctx, client.WorkerDeploymentSetRampingVersionOptions{ConflictToken: token})
+	case version.Percentage == 100:
+		_, err = handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: version.BuildID, ConflictToken: token})
+	case routing.CurrentVersion == nil:
+		return promotion{}, fmt.Errorf("%s %s has no current version, which would get the rest of the new work: promote one without --percentage first", of.noun, deployment)
+	case isCurrent:
+		return promotion{}, fmt.Errorf("version %s of %s %s is current: give the share to another version", version.BuildID, of.noun, deployment)
+	default:
+		_, err = handle.SetRampingVersion(ctx, client.WorkerDeploymentSetRampingVersionOptions{
+			BuildID: version.BuildID, Percentage: float32(version.Percentage), ConflictToken: token,
+		})
+	}
 	if _, refused := errors.AsType[*serviceerror.FailedPrecondition](err); refused {
-		return promotion{}, fmt.Errorf("make version %s of %s %s current: %s", buildID, of.noun, deployment, temporal.PlainText(err.Error()))
+		return promotion{}, fmt.Errorf("give new work to version %s of %s %s: %s", version.BuildID, of.noun, deployment, temporal.PlainText(err.Error()))
 	}
 	if err != nil {
-		return promotion{}, s.explain("change the current version of", of, err)
+		return promotion{}, s.explain("change the versions of", of, err)
+	}
+	if err := s.awaitRouting(ctx, deployment); err != nil {
+		return promotion{}, s.explain("wait until new work is given to the versions of", of, err)
 	}
 	described, err := handle.Describe(ctx, client.WorkerDeploymentDescribeOptions{})
 	if err != nil {
 		return promotion{}, s.explain("read the versions of", of, err)
 	}
-	done := promotion{Deployment: deployment, Current: buildID, Others: []otherVersion{}}
-	if former := before.Info.RoutingConfig.CurrentVersion; former != nil && former.BuildID != buildID {
-		done.Former = former.BuildID
-	}
-	for _, summary := range described.Info.VersionSummaries {
-		if summary.Version.BuildID != buildID && summary.DrainageStatus != client.WorkerDeploymentVersionDrainageStatusUnspecified { // else it never was current
-			drained := summary.DrainageStatus == client.WorkerDeploymentVersionDrainageStatusDrained
-			done.Others = append(done.Others, otherVersion{summary.Version.BuildID, drained})
+	return promotionOf(deployment, routing.CurrentVersion, described.Info), nil
+}
+
+// awaitRouting waits until all task queues know which versions get new work. Temporal tells them after it has accepted a change.
+func (s *server) awaitRouting(ctx context.Context, deployment string) error {
+	request := &workflowservice.DescribeWorkerDeploymentRequest{Namespace: s.namespace, DeploymentName: deployment}
+	for {
+		described, err := s.WorkflowService().DescribeWorkerDeployment(ctx, request)
+		if err != nil || described.GetWorkerDeploymentInfo().GetRoutingConfigUpdateState() != enumspb.ROUTING_CONFIG_UPDATE_STATE_IN_PROGRESS {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(100 * time.Millisecond):
 		}
 	}
-	return done, nil
+}
+
+// promotionOf describes a worker deployment after a change.
+func promotionOf(deployment string, former *worker.WorkerDeploymentVersion, info client.WorkerDeploymentInfo) promotion {
+	done := promotion{Deployment: deployment, Others: []otherVersion{}}
+	if current := info.RoutingConfig.CurrentVersion; current != nil {
+		done.Current = current.BuildID
+	}
+	if former != nil && former.BuildID != done.Current {
+		done.Former = former.BuildID
+	}
+	ramping := ""
+	if version := info.RoutingConfig.RampingVersion; version != nil {
+		ramping = version.BuildID
+		done.Ramping = &rampingVersion{ramping, int(info.RoutingConfig.RampingVersionPercentage)}
+	}
+	for _, summary := range info.VersionSummaries {
+		id, drainage := summary.Version.BuildID, summary.DrainageStatus
+		if id != done.Current && id != ramping && drainage != client.WorkerDeploymentVersionDrainageStatusUnspecified { // else it never got work
+			done.Others = append(done.Others, otherVersion{id, drainage == client.WorkerDeploymentVersionDrainageStatusDrained})
+		}
+	}
+	return done
 }
 
 func printPromotion(w *page, done promotion) {
-	fmt.Fprintf(w, "new work gets version %s of worker deployment %s\n", done.Current, done.Deployment)
+	if ramping := done.Ramping; ramping == nil {
+		fmt.Fprintf(w, "new work gets version %s of worker deployment %s\n", done.Current, done.Deployment)
+	} else {
+		fmt.Fprintf(w, "%d%% of new work gets version %s of worker deployment %s, the rest version %s\n", ramping.Percentage, ramping.BuildID, done.Deployment, done.Current)
+	}
 	if len(done.Others) == 0 {
 		return
 	}

@@ -56,8 +56,8 @@ const ClusterScoped = metav1.NamespaceDefault
 const Reporter = "drydock"
 
 const (
-	// eventTimeout limits the delay that an Event causes for its maintenance.
-	eventTimeout = 2 * time.Second
+	// eventTimeout limits the delay that Events cause for a maintenance, or for the status of an object.
+	eventTimeout = 5 * time.Second
 	// eventMessageLimit is the API's, in bytes.
 	eventMessageLimit = 1024
 )

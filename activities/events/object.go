@@ -29,13 +29,13 @@ type ObjectEvent struct {
 	At time.Time `json:"at"`
 }
 
-// RecordOn records Events on an object, and logs a failure. An Event that is not accepted soon is dropped.
+// RecordOn records Events on an object, and logs a failure. Events that are not accepted soon are dropped.
 func RecordOn(ctx context.Context, cluster *kube.Cluster, object temporal.Object, events []ObjectEvent) {
+	writing, cancel := context.WithTimeout(ctx, eventTimeout)
+	defer cancel()
 	for _, event := range events {
-		writing, cancel := context.WithTimeout(ctx, eventTimeout)
 		written := onObject(object, event)
 		_, err := cluster.Clientset.CoreV1().Events(written.Namespace).Create(writing, written, metav1.CreateOptions{FieldManager: kube.FieldManager})
-		cancel()
 		if err != nil && !apierrors.IsAlreadyExists(err) && ctx.Err() == nil && activity.IsActivity(ctx) {
 			activity.GetLogger(ctx).Warn("an event could not be recorded", "cluster", object.Cluster, "object", object.String(), "reason", event.Reason, "error", err)
 		}

@@ -222,7 +222,7 @@ func TestEachVersionHasWorkersOfItsOwn(t *testing.T) {
 	require.Subset(t, deployment.Spec.Template.Spec.Containers[0].Args, []string{"--deployment=drydock", "--build-id=v0.2.0_rc.1"})
 	require.Equal(t, "post-install,post-upgrade,post-rollback", job.Annotations["helm.sh/hook"])
 	require.Equal(t, []string{"upgrade-check"}, job.Spec.Template.Spec.InitContainers[0].Args)
-	require.Equal(t, []string{"upgrade-promote", "--deployment=drydock", "--build-id=v0.2.0_rc.1", "--timeout=3m"}, job.Spec.Template.Spec.Containers[0].Args)
+	require.Equal(t, []string{"upgrade-promote", "--deployment=drydock", "--build-id=v0.2.0_rc.1", "--percentage=100", "--timeout=3m"}, job.Spec.Template.Spec.Containers[0].Args)
 }
 
 // The worker may read the Secrets of the namespaces that it searches, and its clusters file says which.

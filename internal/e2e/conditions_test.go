@@ -121,7 +121,7 @@ kind: ClusterGroupUpgrade
 metadata: {namespace: default, name: %s}
 spec:
   clusters: [%s]
-  remediationStrategy: {maxConcurrency: 1, timeout: 10}%s`, name, clusters, more)
+  remediationStrategy: {maxConcurrency: 1, timeout: 60}%s`, name, clusters, more)
 	}
 }
 

@@ -52,7 +52,7 @@ func (p exampleProgram) run(t *testing.T, spoke *devstack.Cluster, work ...strin
 	drydock := theFleet.Command(t.Context())
 	cmd.Env = append(slices.Clone(drydock.Env), "PATH="+filepath.Dir(drydock.Path)+":"+os.Getenv("PATH"))
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = time.Minute
 	require.NoError(t, cmd.Start())
 	t.Cleanup(func() { kill(cmd) })
 	return cmd, output

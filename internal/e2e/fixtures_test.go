@@ -128,11 +128,15 @@ func deploySlowPod(t *testing.T, spoke *devstack.Cluster, node string, annotatio
 		pods := spoke.Client.CoreV1().Pods(slowPod.Namespace)
 		list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + slowPod.Name})
 		require.NoError(t, err)
-		elsewhere := slices.DeleteFunc(list.Items, func(pod corev1.Pod) bool { return pod.Spec.NodeName == node || pod.DeletionTimestamp != nil })
-		if len(elsewhere) == 0 {
-			return slowPod.Name
+		for _, pod := range list.Items {
+			switch {
+			case pod.DeletionTimestamp != nil:
+			case pod.Spec.NodeName == node:
+				return slowPod.Name
+			default:
+				require.NoError(t, client.IgnoreNotFound(pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})))
+			}
 		}
-		require.NoError(t, client.IgnoreNotFound(pods.Delete(t.Context(), elsewhere[0].Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})))
 	}
 }
 

@@ -46,7 +46,7 @@ func TestARolloutRequiresAHealthyHarborBeforeAndAfter(t *testing.T) {
 	require.Empty(t, actionsOf(t, spoke.Cluster)[before:], "Drydock does nothing before the gate")
 
 	storageIs(operators.Behaviour{}, goharborv1.StatusHealthy)
-	start("harbor-gate-passes", 120)
+	start("harbor-gate-passes", 1200)
 	status, code = awaitEnd(t, "harbor-gate-passes")
 	require.Zero(t, code)
 	require.Equal(t, ranv1.ClusterComplete, status.Clusters[0].State)
@@ -55,7 +55,7 @@ func TestARolloutRequiresAHealthyHarborBeforeAndAfter(t *testing.T) {
 	spoke.becomes(t, namespace, "healthy", healthyHarbor)
 	before = len(actionsOf(t, spoke.Cluster))
 	slowPod := deploySlowPod(t, spoke.Cluster, "worker-1", map[string]string{devstack.AnnotationLeaveAfter: "1000h"})
-	start("harbor-gate-after", 120)
+	start("harbor-gate-after", 1200)
 	awaitEviction(t, spoke.Cluster, slowPod) // between the gates
 	storageIs(operators.Behaviour{Down: true}, goharborv1.StatusUnhealthy)
 	releasePods(t, spoke.Cluster, slowPod)

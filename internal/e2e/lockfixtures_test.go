@@ -145,7 +145,8 @@ func delayStorage(t *testing.T, spoke *devstack.Cluster, node string) {
 			var pods corev1.PodList
 			err := reader.List(ctx, &pods, kubeclient.InNamespace(storage))
 			for _, pod := range pods.Items {
-				if pod.Spec.NodeName == node && pod.DeletionTimestamp == nil && !podReady(&pod) {
+				// Before the uncordon it has no node: it becomes ready soon after it has one.
+				if (pod.Spec.NodeName == node || pod.Spec.NodeName == "") && pod.DeletionTimestamp == nil && !podReady(&pod) {
 					delayed = pod.Name
 				}
 			}

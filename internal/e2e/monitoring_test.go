@@ -39,7 +39,7 @@ func TestMonitoringShowsWhatTheFleetDoes(t *testing.T) {
 	configure(t, spoke, maintenancev1.MaintenanceOperatorConfigSpec{
 		MaxParallelOperations: new(intstr.FromInt32(3)), MaxUnavailable: new(intstr.FromInt32(3)), MaxNodeMaintenanceTimeSeconds: 1,
 	})
-	createWindow(t, "observed", time.Hour, time.Now().Add(-time.Minute))
+	createWindow(t, "observed", 2*time.Hour, time.Now().Add(-time.Minute))
 	t.Cleanup(func() { _ = theFleet.Run(context.Background(), io.Discard, "window", "delete", "observed") })
 
 	succeeds(t, "node", "maintain", "worker-2", "--cluster", spoke.Name, "--name", "forgotten", "--wait")
@@ -56,7 +56,7 @@ func TestMonitoringShowsWhatTheFleetDoes(t *testing.T) {
 		t,
 		`drydock_waits{kind="rollout", reason="DisruptionBudget", blocked="true"} > 0`,
 		`drydock_evictions_total{result="refused-by-budget"} > 0`,
-		`3000 < drydock_window_end_timestamp_seconds{window="default/observed"} - time() < 3600`,
+		`3600 < drydock_window_end_timestamp_seconds{window="default/observed"} - time() < 7200`,
 		fmt.Sprintf(`sum(drydock_slots{cluster=%q, state=~"used|free"}) == 3 and on () drydock_slots{cluster=%[1]q, state="used"} > 0`, spoke.Name),
 	)
 	prometheus.requireRulesEvaluate(t)
@@ -148,7 +148,7 @@ func startPrometheus(t *testing.T) prometheusServer {
 	dir, address := t.TempDir(), loopback(t)
 	config := filepath.Join(dir, "prometheus.yaml")
 	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, `
-global: {scrape_interval: 1s, evaluation_interval: 1s}
+global: {scrape_interval: 2s, scrape_timeout: 2s, evaluation_interval: 1s}
 rule_files: [%s]
 scrape_configs:
 - job_name: drydock

@@ -67,7 +67,6 @@ func (r *kubeRequestor) read() (*unstructured.Unstructured, bool) {
 	object := &unstructured.Unstructured{}
 	object.SetGroupVersionKind(r.object.GroupVersionKind())
 	err := r.client.Get(r.t.Context(), client.ObjectKeyFromObject(r.object), object)
-	require.NoError(r.t, client.IgnoreNotFound(err))
 	return object, !apierrors.IsNotFound(err)
 }
 

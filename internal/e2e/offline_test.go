@@ -118,6 +118,7 @@ spec:
 
 	setAvailable(t, "edge-1", "True")
 	succeeds(t, "upgrade", "retry", "stays-offline")
+	editRollout(t, withTimeout(60))
 	ended, code = awaitEnd(t, "stays-offline")
 	require.Zero(t, code, "%v", ended.Conditions)
 	requireSucceeded(t, ended)

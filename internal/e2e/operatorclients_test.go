@@ -221,7 +221,7 @@ func TestTheClientsOfTheNodeOperatorShareANode(t *testing.T) {
 	gpu, network := newOperatorClient(t, spoke, "nvidia.gpu.operator", "worker-1"), newOperatorClient(t, spoke, "nvidia.network.operator", "worker-1")
 	filter := "nvidia.com/gpu-*"
 	gpu.request(&publishedWait{PodSelector: "drydock.dev/test=none"}, &publishedDrain{
-		Force: true, PodSelector: "nvidia.com/gpu-driver-upgrade-drain.skip!=true", TimeoutSecond: 300, DeleteEmptyDir: true,
+		Force: true, PodSelector: "nvidia.com/gpu-driver-upgrade-drain.skip!=true", TimeoutSecond: 900, DeleteEmptyDir: true,
 		PodEvictionFilters: []publishedFilter{{ByResourceNameRegex: &filter}},
 	})
 	first := gpu.get()
@@ -252,7 +252,7 @@ func TestTheDrainOfTheNetworkOperator(t *testing.T) {
 	sriov := newOperatorClient(t, spoke, "nvidia.network.operator.drain", "worker-2")
 	drain := &publishedDrain{
 		Force: true, PodSelector: "nvidia.com/gpu-driver-upgrade-drain.skip!=true,nvidia.com/ofed-driver-upgrade-drain.skip!=true",
-		TimeoutSecond: 90, DeleteEmptyDir: true,
+		TimeoutSecond: 900, DeleteEmptyDir: true,
 	}
 	for range 2 { // the object of the next drain has the same name
 		sriov.request(nil, drain)

@@ -106,7 +106,7 @@ func TestARolloutStartsOnceItsPoliciesAreBound(t *testing.T) {
 // Only the hub knows the clusters. edge-1 loses compliance with its first policy while that soaks. edge-2 never complies with the other policy.
 func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	reserve(t, policyHub, edges)
-	const soak = 6 * time.Second
+	const soak = 20 * time.Second
 	clusters := []string{"edge-1", "edge-2", "edge-3"}
 	for _, edge := range clusters {
 		register(t, edge, nil)
@@ -120,19 +120,25 @@ func TestPoliciesAreRolledOutThroughTheHub(t *testing.T) {
 	}})
 	require.NoError(t, err)
 	t.Cleanup(hub.Stop)
-	createOnHub(t, informPolicy("kernel", `ran.openshift.io/soak-seconds: "6"`, clusters...))
+	createOnHub(t, informPolicy("kernel", `ran.openshift.io/soak-seconds: "20"`, clusters...))
 	createOnHub(t, informPolicy("network", "", clusters...))
 	awaitNonCompliant(t, len(clusters), "kernel", "network")
 
 	example, err := os.ReadFile(filepath.Join("..", "..", "docs", "examples", "policy-rollout.yaml"))
 	require.NoError(t, err)
-	r := applyRollout(t, string(example))
-	r.awaitCondition("Progressing", "True InProgress")
-	awaitStatus(t, "policies", func(s ranv1.ClusterGroupUpgradeStatus) bool {
-		return clusterOf(s, "edge-1").State == ranv1.ClusterSoaking
-	})
+	r := applyRollout(t, strings.Replace(string(example), "timeout: 1", "timeout: 60", 1))
+	inState := func(cluster string, state ranv1.ClusterState) ranv1.ClusterGroupUpgradeStatus {
+		return awaitStatus(t, "policies", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterOf(s, cluster).State == state })
+	}
+	inState("edge-1", ranv1.ClusterSoaking)
 	hub.Drift("edge-1", "default", "kernel")
 	drifted := time.Now()
+	r.awaitCondition("Progressing", "True InProgress")
+	started := inState("edge-1", ranv1.ClusterComplete).Status.StartedAt.Time
+	setTimeout := func(minutes int) { r.patch(fmt.Sprintf(`{"spec":{"remediationStrategy":{"timeout":%d}}}`, minutes)) }
+	setTimeout(2 + int(time.Since(started).Minutes())) // half of it is for the first batch
+	inState("edge-2", ranv1.ClusterTimedOut)
+	setTimeout(60)
 	status, code := awaitEnd(t, "policies")
 
 	require.Equal(t, 1, code)
@@ -379,7 +385,7 @@ metadata: {namespace: default, name: in-place}
 spec:
   clusters: [core-1, core-2]
   managedPolicies: [clock, dns]
-  remediationStrategy: {maxConcurrency: 1, timeout: 10}`)
+  remediationStrategy: {maxConcurrency: 1, timeout: 60}`)
 	waiting := awaitPhase(t, "in-place", ranv1.ReasonWaitingForPlacement)
 	require.Contains(t, waiting.Wait.Message, "create the ManagedClusterSetBindings there for the sets global (for: core-1, core-2)")
 	createOnHub(t, allClustersBound)

@@ -242,7 +242,7 @@ func TestAPolicyRolloutResumesAfterARestartOfTheHubAPIServer(t *testing.T) {
 		}
 		return complianceTime(cluster, policy)
 	}, clusters...)
-	startRollout(t, enforcing("restarts", 2, 10, clusters...))
+	startRollout(t, enforcing("restarts", 2, 60, clusters...))
 	for _, fault := range []struct {
 		cluster string
 		end     func() error

@@ -169,7 +169,7 @@ func TestABatchTimesOut(t *testing.T) {
 		withTimeout := func(minutes int) string {
 			return rollout("continued", "batchTimeoutAction: Continue", minutes, late.Name, next.Name)
 		}
-		startRollout(t, withTimeout(2))
+		startRollout(t, withTimeout(4))
 		awaitStatus(t, "continued", func(s ranv1.ClusterGroupUpgradeStatus) bool { return clusterAt(s, 0).State == ranv1.ClusterTimedOut })
 		editRollout(t, withTimeout(60)) // spoke-6 has enough time
 		status, code := awaitEnd(t, "continued")

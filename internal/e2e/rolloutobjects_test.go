@@ -132,7 +132,7 @@ func TestAClusterGroupUpgradeHasTheNameOfARolloutOfTheCLI(t *testing.T) {
 	require.NotContains(t, object.Object["status"], "remediationPlan", "the plan is that of another request")
 	succeeds(t, "upgrade", "cancel", name)
 	r.awaitCondition("Progressing", "False NotEnabled")
-	require.Contains(t, drydock(t, "upgrade", "status", name).out, "from ClusterGroupUpgrade default/"+name)
+	require.Contains(t, succeeds(t, "upgrade", "status", name), "from ClusterGroupUpgrade default/"+name)
 	r.delete()
 	r.awaitGone()
 }

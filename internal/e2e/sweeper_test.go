@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
@@ -305,6 +306,12 @@ func makeUnhealthy(t *testing.T, spoke *devstack.Cluster) {
 	t.Helper()
 	annotate(t, spoke, "worker-1", `"injected fault"`)
 	t.Cleanup(func() { annotate(t, spoke, "worker-1", "null") })
+	require.NoError(t, theFleet.Await(t.Context(), spoke, "worker-1 is not ready", []kubeclient.Object{&corev1.Node{}}, func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
+		var node corev1.Node
+		err := reader.Get(ctx, kubeclient.ObjectKey{Name: "worker-1"}, &node)
+		ready := kube.FindNodeCondition(&node, corev1.NodeReady)
+		return ready != nil && ready.Status != corev1.ConditionTrue, err
+	}))
 	endSlowTermination(t, spoke, "bare-pod")
 }
 

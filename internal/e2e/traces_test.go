@@ -68,6 +68,8 @@ func collectTraces(t *testing.T) (c *collector, overGRPC, overHTTP []map[string]
 			{"name": "OTEL_EXPORTER_OTLP_ENDPOINT", "value": endpoint},
 			{"name": "OTEL_EXPORTER_OTLP_PROTOCOL", "value": protocol},
 			{"name": "OTEL_BSP_SCHEDULE_DELAY", "value": "100"},
+			{"name": "OTEL_BSP_EXPORT_TIMEOUT", "value": "120000"},
+			{"name": "OTEL_EXPORTER_OTLP_TIMEOUT", "value": "60000"},
 		}
 	}
 	return c, environment("http://"+listener.Addr().String(), "grpc"), environment(web.URL, "http/protobuf")

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -23,11 +24,14 @@ func TestRunningWorkStaysWithTheVersionThatBeganIt(t *testing.T) {
 		t.Cleanup(func() { require.NoError(t, worker.Kill()) })
 		return worker
 	}
+	versionOf := func(spoke, name string) string {
+		described, err := server.DescribeWorkflowExecution(t.Context(), temporal.NodeMaintenanceID(spoke, "default", name), "")
+		require.NoError(t, err)
+		return described.WorkflowExecutionInfo.GetVersioningInfo().GetDeploymentVersion().GetBuildId()
+	}
 	maintain := func(spoke, version string) {
 		run("node", "maintain", "worker-1", "--name", "on-"+spoke, "--cluster", spoke, "--wait")
-		described, err := server.DescribeWorkflowExecution(t.Context(), temporal.NodeMaintenanceID(spoke, "default", "on-"+spoke), "")
-		require.NoError(t, err)
-		require.Equal(t, version, described.WorkflowExecutionInfo.GetVersioningInfo().GetDeploymentVersion().GetBuildId())
+		require.Equal(t, version, versionOf(spoke, "on-"+spoke))
 	}
 
 	refuses := func(version string) {
@@ -41,6 +45,17 @@ func TestRunningWorkStaysWithTheVersionThatBeganIt(t *testing.T) {
 	require.Equal(t, "new work gets version v1 of worker deployment drydock\n", run("upgrade-promote", "--build-id", "v1"))
 	maintain("spoke-5", "v1")
 	second := start("v2")
+	noRamp := drydock(t, "upgrade-promote", "--build-id", "v1", "--percentage", "5", "--temporal-namespace", namespace)
+	require.Equal(t, 1, noRamp.code)
+	require.Contains(t, noRamp.err, "version v1 of worker deployment drydock is current: give the share to another version")
+	require.Equal(t, "50% of new work gets version v2 of worker deployment drydock, the rest version v1\n", run("upgrade-promote", "--build-id", "v2", "--percentage", "50"))
+	for name, version := range map[string]string{"second": "v2", "late": "v1"} { // the workflow ID decides
+		run("node", "maintain", "worker-2", "--name", name, "--cluster", "spoke-5")
+		require.Eventually(t, func() bool { return versionOf("spoke-5", name) == version }, stateLimit, 100*time.Millisecond)
+		run("node", "cancel", name, "--cluster", "spoke-5")
+	}
+	require.Regexp(t, `^new work gets version v1 of worker deployment drydock\n`, run("upgrade-promote", "--build-id", "v1"))
+	require.Regexp(t, `"current": ?"v1",\s+"others"`, run("upgrade-promote", "--build-id", "v1", "-o", "json"), "nothing is ramping")
 	require.Regexp(t, `v1 +keep them: work that began with it is running`, run("upgrade-promote", "--build-id", "v2"))
 	maintain("spoke-6", "v2")
 	run("upgrade-promote", "--build-id", "v1") // back

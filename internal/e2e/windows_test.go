@@ -79,15 +79,19 @@ func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 	for lead := 4; ; lead *= 2 { // on a slow machine, more time passes until the worker has stopped
 		opens, ends = inSeconds(lead), inSeconds(lead+2)
 		start, end, opening = fmt.Sprintf("missed-start-%d", lead), fmt.Sprintf("missed-end-%d", lead), fmt.Sprintf("missed-opening-%d", lead)
-		createWindow(t, start, 2*time.Minute, opens)
+		createWindow(t, start, time.Hour, opens)
 		createWindow(t, opening, time.Second, opens, inSeconds(3600))
-		createWindow(t, end, time.Until(ends).Truncate(time.Second), inSeconds(0))
-		require.Eventually(t, func() bool { return slices.Contains(kindsOf(windowStatus(t, end)), windows.EventStarted) }, stateLimit, 200*time.Millisecond)
-		require.NoError(t, theFleet.Worker.Stop())
-		if time.Now().Before(opens) {
-			break
+		if lasts := time.Until(ends).Truncate(time.Second); lasts >= 3*time.Second {
+			createWindow(t, end, lasts, inSeconds(0))
+			require.Eventually(t, func() bool {
+				return slices.Contains(kindsOf(windowStatus(t, end)), windows.EventStarted) || !time.Now().Before(opens)
+			}, stateLimit, 200*time.Millisecond)
+			require.NoError(t, theFleet.Worker.Stop())
+			if time.Now().Before(opens) {
+				break
+			}
+			require.NoError(t, theFleet.Worker.Start(t.Context()))
 		}
-		require.NoError(t, theFleet.Worker.Start(t.Context()))
 		for _, name := range []string{start, opening} {
 			succeeds(t, "window", "cancel", name, "--all")
 		}

@@ -26,8 +26,7 @@ func AuditEvents(t testing.TB, cluster *devstack.Cluster) []auditv1.Event {
 		if err != nil || len(events) == 0 {
 			return false
 		}
-		last := events[max(0, len(events)-1000):]
-		return slices.ContainsFunc(last, func(e auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Name == marker })
-	}, 2*time.Minute, 20*time.Millisecond, "the audit log of %s does not have the marker request", cluster.Name)
+		return slices.ContainsFunc(events, func(e auditv1.Event) bool { return e.ObjectRef != nil && e.ObjectRef.Name == marker })
+	}, 5*time.Minute, 20*time.Millisecond, "the audit log of %s does not have the marker request", cluster.Name)
 	return events
 }

@@ -13,6 +13,7 @@ import (
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/kube"
+	"drydock.dev/drydock/internal/temporal"
 )
 
 // waitLimit is long because two cores may run several stacks, and because an eviction whose client disconnected counts against the
@@ -28,15 +29,28 @@ func (f *Fleet) Watch(ctx context.Context, cluster *devstack.Cluster) (*kube.Clu
 func (f *Fleet) Await(ctx context.Context, cluster *devstack.Cluster, what string, kinds []client.Object, check func(context.Context, client.Reader) (bool, error)) error {
 	ctx, cancel := context.WithTimeout(ctx, waitLimit)
 	defer cancel()
+	for {
+		err := f.awaitOnce(ctx, cluster, kinds, check)
+		switch {
+		case err == nil:
+			return nil
+		case temporal.ErrorType(err) != temporal.ErrClusterUnreachable: // on a busy machine its API server may not answer for a while
+			return fmt.Errorf("wait in %s until %s: %w", cluster.Name, what, err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait in %s until %s: %w", cluster.Name, what, err)
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (f *Fleet) awaitOnce(ctx context.Context, cluster *devstack.Cluster, kinds []client.Object, check func(context.Context, client.Reader) (bool, error)) error {
 	watched, err := f.Watch(ctx, cluster)
 	if err != nil {
 		return err
 	}
-	err = watched.Await(ctx, kinds, func(ctx context.Context) (bool, error) { return check(ctx, watched.Cache) })
-	if err != nil {
-		return fmt.Errorf("wait in %s until %s: %w", cluster.Name, what, err)
-	}
-	return nil
+	return watched.Await(ctx, kinds, func(ctx context.Context) (bool, error) { return check(ctx, watched.Cache) })
 }
 
 // AwaitWorkloads waits until every Deployment and DaemonSet of the cluster is available.
