@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
@@ -106,7 +107,7 @@ func TestAHundredWindowsOpenInTheSameSecond(t *testing.T) {
 
 func TestTheStartOfABlockedRolloutIsMeasured(t *testing.T) {
 	devstacktest.NeedServers(t)
-	require.NoError(t, onHub(t.Context(), os.Stderr, selective, func(h *simulatedHub) error {
+	require.NoError(t, onHub(t.Context(), devstack.TemporalOptions{}, os.Stderr, selective, func(h *simulatedHub) error {
 		require.NoError(t, h.register(t.Context(), 2))
 		took, err := h.blockerToStart(t.Context(), "blocker", "blocked")
 		require.Positive(t, took)
@@ -143,6 +144,7 @@ func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 	sizes := DefaultSizes()
 	sizes.Queues = []QueueSize{{Requests: 10_000, Nodes: 5000, AtOnce: 50}}
 	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 1, DrainOnly: true, ByWorkflow: true}, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
+	sizes.Policies = append(sizes.Policies, PolicySize{Clusters: 10, Policies: 2, AtOnce: 5, OnPostgreSQL: true})
 	read, err := ParseSizes(sizes.Strings())
 	require.NoError(t, err)
 	require.Equal(t, sizes, read)

@@ -30,8 +30,8 @@ import (
 type PolicyResult struct {
 	Size PolicySize `json:"size"`
 	Wall float64    `json:"wall"`
-	// LoopWall is the wall time of the loop on another hub.
-	LoopWall float64 `json:"loopWall"`
+	// LoopWall is the wall time of the loop on another hub; 0: it was not measured.
+	LoopWall float64 `json:"loopWall,omitempty"`
 	// BetweenBatches is the time from the compliance of the last cluster of a batch to the first enforcement in the next batch; BetweenBatchesMax is
 	// the longest.
 	BetweenBatches    Latency `json:"betweenBatches"`
@@ -40,8 +40,9 @@ type PolicyResult struct {
 	Requests Requests `json:"requests"`
 	// Cost is the size of the histories per cluster.
 	Cost
-	Worker   Usage `json:"worker"`
-	Temporal Usage `json:"temporal"`
+	Usages
+	// Stored is what PostgreSQL stores after the rollout, and did not before.
+	Stored devstack.Stored `json:"stored,omitzero"`
 }
 
 // runPolicies measures the sizes one after the other, each on its own hub.
@@ -49,12 +50,12 @@ func (r *Report) runPolicies(ctx context.Context, sizes []PolicySize, progress i
 	for _, size := range sizes {
 		fmt.Fprintf(progress, "measuring %s\n", size)
 		var result PolicyResult
-		err := onHub(ctx, progress, nil, func(h *simulatedHub) (err error) {
+		err := onHub(ctx, devstack.TemporalOptions{PostgreSQL: size.OnPostgreSQL}, progress, nil, func(h *simulatedHub) (err error) {
 			result, err = h.measure(ctx, size)
 			return err
 		})
-		if err == nil {
-			err = onHub(ctx, progress, nil, func(h *simulatedHub) error {
+		if err == nil && !size.OnPostgreSQL {
+			err = onHub(ctx, devstack.TemporalOptions{}, progress, nil, func(h *simulatedHub) error {
 				took, err := h.loop(ctx, size)
 				result.LoopWall = took.Seconds()
 				return err
@@ -76,8 +77,8 @@ type simulatedHub struct {
 }
 
 // onHub starts a hub while measure runs. takes is how long a cluster takes to comply; nil: no time.
-func onHub(ctx context.Context, progress io.Writer, takes func(cluster, policy string) time.Duration, measure func(*simulatedHub) error) error {
-	f, err := fleet.Start(ctx, fleet.Options{Temporal: devstack.TemporalOptions{}, Output: progress})
+func onHub(ctx context.Context, temporal devstack.TemporalOptions, progress io.Writer, takes func(cluster, policy string) time.Duration, measure func(*simulatedHub) error) error {
+	f, err := fleet.Start(ctx, fleet.Options{Temporal: temporal, Output: progress})
 	if err != nil {
 		return err
 	}
@@ -122,6 +123,10 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 	rollout.Spec.ClusterLabelSelectors = []metav1.LabelSelector{{MatchLabels: benchLabels}}
 	rollout.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(size.AtOnce)
 
+	stored, err := h.stored(ctx, size)
+	if err != nil {
+		return PolicyResult{}, err
+	}
 	before, err := usagesOf(ctx, h.fleet)
 	if err != nil {
 		return PolicyResult{}, err
@@ -131,6 +136,10 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 		return PolicyResult{}, err
 	}
 	after, err := usagesOf(ctx, h.fleet)
+	if err != nil {
+		return PolicyResult{}, err
+	}
+	storedAfter, err := h.stored(ctx, size)
 	if err != nil {
 		return PolicyResult{}, err
 	}
@@ -144,8 +153,16 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 		Size: size, Wall: took.Seconds(),
 		BetweenBatches: latency(gaps), BetweenBatchesMax: quantile(gaps, 1),
 		Requests: requestsOf(events, workerUsers, size.Clusters), Cost: costOf(histories, size.Clusters),
-		Worker: after.Worker.since(before.Worker), Temporal: after.Temporal.since(before.Temporal),
+		Usages: after.since(before), Stored: devstack.Stored{Rows: storedAfter.Rows - stored.Rows, Bytes: storedAfter.Bytes - stored.Bytes},
 	}, nil
+}
+
+// stored is what PostgreSQL stores.
+func (h *simulatedHub) stored(ctx context.Context, size PolicySize) (devstack.Stored, error) {
+	if !size.OnPostgreSQL {
+		return devstack.Stored{}, nil
+	}
+	return h.fleet.Temporal.Stored(ctx)
 }
 
 // policyRollout enforces policies as the hub does best: with overrides.

@@ -13,6 +13,8 @@ type PolicySize struct {
 	Policies int `json:"policies"`
 	// AtOnce is how many clusters a batch has.
 	AtOnce int `json:"atOnce"`
+	// OnPostgreSQL: Temporal runs as in production, with PostgreSQL. The loop is not measured.
+	OnPostgreSQL bool `json:"onPostgreSQL,omitempty"`
 }
 
 // policiesSuffix follows the size of a policy rollout.
@@ -132,16 +134,17 @@ func (s Sizes) Strings() []string {
 	return texts
 }
 
-// ParsePolicySize reads CLUSTERSxPOLICIES@ATONCE/policies, such as "100x3@10/policies".
+// ParsePolicySize reads CLUSTERSxPOLICIES@ATONCE/policies or CLUSTERSxPOLICIES@ATONCE/postgresql/policies, such as "100x3@10/policies".
 func ParsePolicySize(text string) (PolicySize, error) {
 	rest, found := strings.CutSuffix(text, policiesSuffix)
+	rest, onPostgreSQL := strings.CutSuffix(rest, "/"+optionPostgreSQL)
 	rest, atOnce, _ := strings.Cut(rest, "@")
 	clusters, policies, _ := strings.Cut(rest, "x")
-	var size PolicySize
+	size := PolicySize{OnPostgreSQL: onPostgreSQL}
 	for number, digits := range map[*int]string{&size.Clusters: clusters, &size.Policies: policies, &size.AtOnce: atOnce} {
 		value, err := strconv.Atoi(digits)
 		if err != nil || value < 1 || !found {
-			return PolicySize{}, fmt.Errorf("size %q is not CLUSTERSxPOLICIES@ATONCE/policies, e.g. 100x3@10/policies", text)
+			return PolicySize{}, fmt.Errorf("size %q is not CLUSTERSxPOLICIES@ATONCE/policies, with /postgresql before /policies or not, e.g. 100x3@10/policies", text)
 		}
 		*number = value
 	}
@@ -150,10 +153,18 @@ func ParsePolicySize(text string) (PolicySize, error) {
 
 // String is what ParsePolicySize reads.
 func (s PolicySize) String() string {
-	return fmt.Sprintf("%dx%d@%d%s", s.Clusters, s.Policies, s.AtOnce, policiesSuffix)
+	suffix := policiesSuffix
+	if s.OnPostgreSQL {
+		suffix = "/" + optionPostgreSQL + suffix
+	}
+	return fmt.Sprintf("%dx%d@%d%s", s.Clusters, s.Policies, s.AtOnce, suffix)
 }
 
 // title is the size in a table header, on two lines.
 func (s PolicySize) title() string {
-	return counted(s.Clusters, "cluster") + " x " + several(s.Policies, "policy", "policies") + "\n" + fmt.Sprintf("%d at once", s.AtOnce)
+	title := counted(s.Clusters, "cluster") + " x " + several(s.Policies, "policy", "policies") + "\n" + fmt.Sprintf("%d at once", s.AtOnce)
+	if s.OnPostgreSQL {
+		title += "\nPostgreSQL"
+	}
+	return title
 }

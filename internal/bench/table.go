@@ -91,8 +91,13 @@ func (r Report) policyGroups() [][]line[PolicyResult] {
 	return [][]line[PolicyResult]{
 		{
 			{"wall time", func(r PolicyResult) string { return seconds(r.Wall) }},
-			{"wall time of the loop", func(r PolicyResult) string { return seconds(r.LoopWall) }},
-			{"Drydock / loop", func(r PolicyResult) string { return fmt.Sprintf("%.2f", r.Wall/r.LoopWall) }},
+			{"wall time of the loop", func(r PolicyResult) string { return unlessNone(r.LoopWall, "%.2f s") }},
+			{"Drydock / loop", func(r PolicyResult) string {
+				if r.LoopWall == 0 {
+					return "-"
+				}
+				return fmt.Sprintf("%.2f", r.Wall/r.LoopWall)
+			}},
 			{"time between batches, p50 / p99", func(r PolicyResult) string { return r.BetweenBatches.String() }},
 			{"longest", func(r PolicyResult) string { return seconds(r.BetweenBatchesMax) }},
 		},
@@ -103,6 +108,15 @@ func (r Report) policyGroups() [][]line[PolicyResult] {
 			{"worker: peak memory", func(r PolicyResult) string { return fmt.Sprintf("%d MiB", r.Worker.PeakMemoryBytes>>20) }},
 			{"worker: CPU, per 100 clusters", func(r PolicyResult) string { return r.Worker.shared(r.Size.Clusters, 100) }},
 			{"Temporal: CPU, per 100 clusters", func(r PolicyResult) string { return r.Temporal.shared(r.Size.Clusters, 100) }},
+			{"PostgreSQL: CPU, per 100 clusters", func(r PolicyResult) string {
+				if !r.Size.OnPostgreSQL {
+					return "-"
+				}
+				return r.Database.shared(r.Size.Clusters, 100)
+			}},
+			{"transactions", func(r PolicyResult) string { return unlessNone(float64(r.Transactions), "%.0f") }},
+			{"stored rows", func(r PolicyResult) string { return unlessNone(float64(r.Stored.Rows), "%.0f") }},
+			{"stored bytes", func(r PolicyResult) string { return unlessNone(float64(r.Stored.Bytes)/(1<<20), "%.1f MiB") }},
 		},
 	}
 }

@@ -117,6 +117,32 @@ func (t *Temporal) Transactions(ctx context.Context) (int64, error) {
 	return strconv.ParseInt(text, 10, 64)
 }
 
+// Stored is what the databases of Temporal have: the rows of all tables, and their bytes with indexes.
+type Stored struct {
+	Rows  int64 `json:"rows"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Stored returns what PostgreSQL stores for Temporal, without the space of deleted rows.
+func (t *Temporal) Stored(ctx context.Context) (all Stored, err error) {
+	for database := range databases {
+		if _, err := t.postgres.run(ctx, "psql", "-d", database, "-qc", "VACUUM FULL ANALYZE"); err != nil {
+			return Stored{}, err
+		}
+		text, err := t.postgres.run(ctx, "psql", "-d", database, "-Atc", "SELECT sum(n_live_tup), sum(pg_total_relation_size(relid)) FROM pg_stat_user_tables")
+		if err != nil {
+			return Stored{}, err
+		}
+		var rows, bytes int64
+		if _, err := fmt.Sscanf(text, "%d|%d", &rows, &bytes); err != nil {
+			return Stored{}, fmt.Errorf("read what PostgreSQL stores from %q: %w", text, err)
+		}
+		all.Rows += rows
+		all.Bytes += bytes
+	}
+	return all, nil
+}
+
 // start starts the servers and returns when the namespace exists.
 func (t *Temporal) start(ctx context.Context) error {
 	if t.postgres != nil {
