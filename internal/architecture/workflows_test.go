@@ -60,3 +60,19 @@ func TestWorkflowsOfCIRunTargetsThatExist(t *testing.T) {
 		}
 	}
 }
+
+// A tag of an action can be moved to other code, which would run with the rights of the workflow.
+func TestActionsArePinnedToCommits(t *testing.T) {
+	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		used := regexp.MustCompile(`(?m)\buses:.*`).FindAllString(string(text), -1)
+		require.NotEmpty(t, used, file)
+		for _, action := range used {
+			require.Regexp(t, `^uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`, action, "%s: pin it to a commit, and name its version in a comment", file)
+		}
+	}
+}
