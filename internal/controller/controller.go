@@ -53,7 +53,7 @@ func Run(ctx context.Context, options Options) {
 	if options.Interval == 0 {
 		options.Interval = defaultInterval
 	}
-	options.started = newStartedByObjects(options.Temporal)
+	options.started = newStartedByObjects(ctx, options.Temporal)
 	var running sync.WaitGroup
 	defer running.Wait()
 	if options.Clusters.HasHub() {

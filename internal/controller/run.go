@@ -13,6 +13,7 @@ import (
 	workflowpb "go.temporal.io/api/workflow/v1"
 	"go.temporal.io/sdk/client"
 	"go.temporal.io/sdk/converter"
+	"golang.org/x/sync/singleflight"
 
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/temporal"
@@ -42,30 +43,53 @@ func runOf(ctx context.Context, c client.Client, workflowID string) (run, error)
 	return runFrom(described.GetWorkflowExecutionInfo())
 }
 
-// startedByObjects finds the clusters in which workflows run that objects started: with one query for all clusters that ask at the same time, as when a worker starts.
+// startedByObjects finds the clusters in which workflows run that objects started: with one query of a kind for all clusters that ask at the same time, as when a
+// worker starts.
 type startedByObjects struct {
+	// ctx is that of the queries: the cluster that asks first may go away.
+	ctx      context.Context
 	temporal client.Client
+	queries  singleflight.Group
 
 	mu sync.Mutex
-	// found are the clusters by kind, and at is when each was read.
-	found map[string]map[string]bool
-	at    map[string]time.Time
+	// answers are the last ones, by kind.
+	answers map[string]startedAnswer
+}
+
+// startedAnswer are the clusters of a kind, read at that time.
+type startedAnswer struct {
+	clusters map[string]bool
+	at       time.Time
 }
 
 // startedHolds is how long an answer is used again. A workflow that has just started still has its object.
 const startedHolds = 5 * time.Second
 
-func newStartedByObjects(server client.Client) *startedByObjects {
-	return &startedByObjects{temporal: server, found: map[string]map[string]bool{}, at: map[string]time.Time{}}
+func newStartedByObjects(ctx context.Context, server client.Client) *startedByObjects {
+	return &startedByObjects{ctx: ctx, temporal: server, answers: map[string]startedAnswer{}}
 }
 
+// clusters returns the clusters of a kind. All that wait for the same query get its answer, or its error, at the same time.
 func (s *startedByObjects) clusters(ctx context.Context, workflowType, kind string) (map[string]bool, error) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	if time.Since(s.at[kind]) < startedHolds {
-		return s.found[kind], nil
+	last := s.answers[kind]
+	s.mu.Unlock()
+	if time.Since(last.at) < startedHolds {
+		return last.clusters, nil
 	}
-	running, err := objectRuns(ctx, s.temporal, observe.WorkflowsOf(workflowType, true), kind)
+	select {
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case queried := <-s.queries.DoChan(kind, func() (any, error) { return s.query(workflowType, kind) }):
+		if queried.Err != nil {
+			return nil, queried.Err
+		}
+		return queried.Val.(map[string]bool), nil
+	}
+}
+
+func (s *startedByObjects) query(workflowType, kind string) (map[string]bool, error) {
+	running, err := objectRuns(s.ctx, s.temporal, observe.WorkflowsOf(workflowType, true), kind)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +97,9 @@ func (s *startedByObjects) clusters(ctx context.Context, workflowType, kind stri
 	for _, run := range running {
 		clusters[run.object.Cluster] = true
 	}
-	s.found[kind], s.at[kind] = clusters, time.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.answers[kind] = startedAnswer{clusters, time.Now()}
 	return clusters, nil
 }
 
