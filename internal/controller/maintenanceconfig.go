@@ -11,7 +11,6 @@ import (
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"drydock.dev/drydock/activities/events"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -26,7 +25,7 @@ func maintenanceConfigs() kind {
 		resource: maintenancev1.GroupVersion.WithResource("maintenanceoperatorconfigs").GroupResource(),
 		gvk:      maintenancev1.GroupVersion.WithKind("MaintenanceOperatorConfig"),
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
-			configs := source.Kind(cluster.Cache, &maintenancev1.MaintenanceOperatorConfig{},
+			configs := kindSource(cluster.Cache, &maintenancev1.MaintenanceOperatorConfig{},
 				&handler.TypedEnqueueRequestForObject[*maintenancev1.MaintenanceOperatorConfig]{}, created[*maintenancev1.MaintenanceOperatorConfig]())
 			c := newController("MaintenanceOperatorConfig", &maintenanceConfig{cluster}, options, configs)
 			c.idle = func(context.Context) bool { return true }

@@ -17,7 +17,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -46,8 +45,8 @@ func nodeAnnotations() kind {
 		resource: maintenancev1.GroupVersion.WithResource("nodemaintenances").GroupResource(),
 		gvk:      gvk,
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
-			nodes := source.Kind(cluster.Cache, &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{}, annotationChanges())
-			requests := source.Kind(cluster.Cache, &maintenancev1.NodeMaintenance{}, handler.TypedEnqueueRequestsFromMapFunc(annotatedNode))
+			nodes := kindSource(cluster.Cache, &corev1.Node{}, &handler.TypedEnqueueRequestForObject[*corev1.Node]{}, annotationChanges())
+			requests := kindSource(cluster.Cache, &maintenancev1.NodeMaintenance{}, handler.TypedEnqueueRequestsFromMapFunc(annotatedNode))
 			return newController("node-annotations", &nodeAnnotation{cluster: cluster}, options, nodes, requests), nil
 		},
 	}

@@ -12,7 +12,6 @@ import (
 	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/handler"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
-	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"drydock.dev/drydock/activities/objects"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -35,7 +34,7 @@ func nodeMaintenances() kind {
 		gvk:      gvk,
 		watch: func(cluster *kube.Cluster, options Options) (*controller, error) {
 			of := &nodeMaintenance{cluster: cluster}
-			nodes := source.Kind(cluster.Cache, &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(of.requestsForNode), appeared[*corev1.Node]())
+			nodes := kindSource(cluster.Cache, &corev1.Node{}, handler.TypedEnqueueRequestsFromMapFunc(of.requestsForNode), appeared[*corev1.Node]())
 			return newRequests(of, gvk, cluster, options).watch(options, nodes), nil
 		},
 	}

@@ -153,7 +153,7 @@ func identityOf(object kubeclient.Object) metav1.ObjectMeta {
 
 // watch returns a controller of the kind.
 func (r *portalObjects[T]) watch(options Options) *controller {
-	objects := source.Kind(r.cluster.Cache, r.create(), &handler.TypedEnqueueRequestForObject[T]{}, r.changes())
+	objects := kindSource(r.cluster.Cache, r.create(), &handler.TypedEnqueueRequestForObject[T]{}, r.changes())
 	return newController(r.kind, r, options, objects, source.Func(r.recheckAll))
 }
 

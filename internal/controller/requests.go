@@ -107,7 +107,7 @@ func newRequests[T kubeclient.Object](of requestKind[T], kind schema.GroupVersio
 // watch returns a controller that reconciles the objects when their requests change, the objects of running workflows when it starts, and further
 // ones by the other sources.
 func (r *requests[T]) watch(options Options, others ...source.Source) *controller {
-	objects := source.Kind(r.cluster.Cache, r.new(), &handler.TypedEnqueueRequestForObject[T]{}, r.changes())
+	objects := kindSource(r.cluster.Cache, r.new(), &handler.TypedEnqueueRequestForObject[T]{}, r.changes())
 	c := newController(r.kind.Kind, r, options, append([]source.Source{objects, source.Func(r.enqueueRunning)}, others...)...)
 	if !r.cluster.Hub {
 		c.idle = r.noneRunning

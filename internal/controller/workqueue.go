@@ -97,7 +97,7 @@ func (q *queue) Forget(request reconcile.Request) { q.failures.Forget(request) }
 func (q *queue) AddWithOpts(options priorityqueue.AddOpts, requests ...reconcile.Request) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.stopped { // its handlers stay with the informers of the cluster
+	if q.stopped { // its handlers are removed a moment later
 		return
 	}
 	urgent := 1
