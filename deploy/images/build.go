@@ -36,12 +36,12 @@ const (
 
 // builder builds images. The same commit gives the same bytes.
 type builder struct {
-	root, out, sbomTool string
+	gobuild.Builder
+	out string
 	// registry also gets the images, such as registry.example.com/drydock; empty: none does.
-	registry          string
-	version, revision string
-	created           time.Time
-	platforms         []v1.Platform
+	registry  string
+	revision  string
+	platforms []v1.Platform
 }
 
 // build writes the layout of an image: an index with an image for each platform, and with the SBOM of each, which refers to it. It returns where the image is:
@@ -71,7 +71,7 @@ func (b builder) build(ctx context.Context, image image) (string, error) {
 		sboms = append(sboms, sbom)
 	}
 	top := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
-	top = mutate.AppendManifests(top, mutate.IndexAddendum{Add: index, Descriptor: v1.Descriptor{Annotations: map[string]string{annotationRef: b.version}}})
+	top = mutate.AppendManifests(top, mutate.IndexAddendum{Add: index, Descriptor: v1.Descriptor{Annotations: map[string]string{annotationRef: b.Version}}})
 	top = mutate.AppendManifests(top, sboms...)
 	dir, err := b.emptyLayout(image)
 	if err != nil {
@@ -96,7 +96,7 @@ func (b builder) emptyLayout(image image) (string, error) {
 
 // push sends an index to the registry, with the version as its tag, and then the SBOMs. It returns the reference.
 func (b builder) push(ctx context.Context, image image, index v1.ImageIndex, sboms []mutate.IndexAddendum) (string, error) {
-	tag, err := name.NewTag(b.registry + "/" + image.source.Name + ":" + b.version)
+	tag, err := name.NewTag(b.registry + "/" + image.source.Name + ":" + b.Version)
 	if err != nil {
 		return "", err
 	}
@@ -123,11 +123,7 @@ func (b builder) compile(ctx context.Context, image image, platform v1.Platform)
 	if err != nil {
 		return "", err
 	}
-	return program, b.programs().Compile(ctx, image.source, platform.OS, platform.Architecture, program)
-}
-
-func (b builder) programs() gobuild.Builder {
-	return gobuild.Builder{Root: b.root, Version: b.version, SBOMTool: b.sbomTool}
+	return program, b.Compile(ctx, image.source, platform.OS, platform.Architecture, program)
 }
 
 // image has two layers: what is the same in all images, and the program.
@@ -146,7 +142,7 @@ func (b builder) image(image image, program string, platform v1.Platform) (v1.Im
 		if err != nil {
 			return nil, err
 		}
-		if built, err = mutate.Append(built, mutate.Addendum{Layer: compressed, History: v1.History{Created: v1.Time{Time: b.created}, CreatedBy: "make images"}}); err != nil {
+		if built, err = mutate.Append(built, mutate.Addendum{Layer: compressed, History: v1.History{Created: v1.Time{Time: b.Created}, CreatedBy: "make images"}}); err != nil {
 			return nil, err
 		}
 	}
@@ -155,7 +151,7 @@ func (b builder) image(image image, program string, platform v1.Platform) (v1.Im
 		return nil, err
 	}
 	config = config.DeepCopy()
-	config.OS, config.Architecture, config.Variant, config.Created = platform.OS, platform.Architecture, platform.Variant, v1.Time{Time: b.created}
+	config.OS, config.Architecture, config.Variant, config.Created = platform.OS, platform.Architecture, platform.Variant, v1.Time{Time: b.Created}
 	config.Config = v1.Config{
 		User: image.user, Entrypoint: []string{"/" + image.source.Name}, WorkingDir: "/",
 		// Temporal's telemetry does not start without HOME and USER. A user that etc/passwd does not have would have none.
@@ -172,8 +168,8 @@ func (b builder) labels(image image) map[string]string {
 	labels := map[string]string{
 		"org.opencontainers.image.title":       image.title,
 		"org.opencontainers.image.description": image.description,
-		"org.opencontainers.image.version":     b.version,
-		"org.opencontainers.image.created":     b.created.Format(time.RFC3339),
+		"org.opencontainers.image.version":     b.Version,
+		"org.opencontainers.image.created":     b.Created.Format(time.RFC3339),
 		"org.opencontainers.image.source":      source,
 		"org.opencontainers.image.licenses":    "Apache-2.0",
 	}
@@ -185,7 +181,7 @@ func (b builder) labels(image image) map[string]string {
 
 // sbom is the list of the modules in a program, as an artifact that refers to its image.
 func (b builder) sbom(ctx context.Context, program string, of v1.Descriptor) (mutate.IndexAddendum, error) {
-	modules, err := b.programs().SBOM(ctx, program)
+	modules, err := b.SBOM(ctx, program)
 	if err != nil {
 		return mutate.IndexAddendum{}, err
 	}
@@ -221,13 +217,13 @@ func (b builder) layer(files []file) (v1.Layer, error) {
 		if err := directory(path.Dir(name)); err != nil {
 			return err
 		}
-		return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: b.created})
+		return archive.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: name + "/", Mode: 0o755, ModTime: b.Created})
 	}
 	for _, f := range files {
 		if err := directory(path.Dir(f.path)); err != nil {
 			return nil, err
 		}
-		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.path, Mode: f.mode, Size: int64(len(f.content)), ModTime: b.created}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.path, Mode: f.mode, Size: int64(len(f.content)), ModTime: b.Created}
 		if f.target != "" {
 			header.Typeflag, header.Linkname = tar.TypeSymlink, f.target
 		}

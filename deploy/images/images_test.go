@@ -27,6 +27,7 @@ import (
 
 	"drydock.dev/drydock/internal/charttest"
 	"drydock.dev/drydock/internal/charttest/chroot"
+	"drydock.dev/drydock/internal/gobuild"
 )
 
 const (
@@ -37,9 +38,10 @@ const (
 func testBuilder(t *testing.T, out string) builder {
 	t.Helper()
 	return builder{
-		root: root, out: out, sbomTool: filepath.Join(root, "bin/tools/cyclonedx-gomod"), version: version, revision: "0123abc",
-		created:   time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC),
-		platforms: []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}},
+		Builder: gobuild.Builder{
+			Root: root, Version: version, Created: time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC), SBOMTool: filepath.Join(root, "bin/tools/cyclonedx-gomod"),
+		},
+		out: out, revision: "0123abc", platforms: []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}},
 	}
 }
 
@@ -119,6 +121,8 @@ func requireSBOM(t *testing.T, top v1.ImageIndex, artifacts []v1.Descriptor, of 
 	require.NoError(t, err)
 	require.Contains(t, string(modules), `"bomFormat": "CycloneDX"`)
 	require.Contains(t, string(modules), "pkg:golang/github.com/spf13/cobra@")
+	require.Contains(t, string(modules), "pkg:golang/drydock.dev/drydock@"+version)
+	require.NotContains(t, string(modules), "(devel)")
 }
 
 func requireConfig(t *testing.T, built v1.Image, image image) {

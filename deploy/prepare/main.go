@@ -15,6 +15,7 @@ import (
 	"drydock.dev/drydock/internal/prepare/backup"
 	"drydock.dev/drydock/internal/prepare/content"
 	"drydock.dev/drydock/internal/prepare/pull"
+	buildversion "drydock.dev/drydock/internal/version"
 )
 
 // version is set by the linker (see the Makefile).
@@ -38,7 +39,7 @@ func newCommand() *cobra.Command {
 	root := &cobra.Command{
 		Use:           "drydock-prepare",
 		Short:         "Precache images on a node, or back it up",
-		Version:       version,
+		Version:       buildversion.Running(version).String(),
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

@@ -6,12 +6,12 @@ import (
 	"compress/gzip"
 	"context"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 
 	"drydock.dev/drydock/internal/gobuild"
@@ -37,30 +37,29 @@ func (r release) archive(ctx context.Context, program gobuild.Program, platform 
 	if err := r.write(name+".cdx.json", sbom); err != nil {
 		return err
 	}
+	return r.compress(name+".tar.gz", func(files *tar.Writer) error {
+		return errors.Join(r.add(files, program.Name, compiled, 0o755), r.add(files, "LICENSE", filepath.Join(r.Root, "LICENSE"), 0o644))
+	})
+}
+
+// compress writes a compressed archive.
+func (r release) compress(name string, fill func(*tar.Writer) error) error {
 	var packed bytes.Buffer
 	compressed, err := gzip.NewWriterLevel(&packed, gzip.BestCompression)
 	if err != nil {
 		return err
 	}
 	files := tar.NewWriter(compressed)
-	for _, of := range []struct {
-		path string
-		mode int64
-	}{{compiled, 0o755}, {filepath.Join(r.Root, "LICENSE"), 0o644}, {filepath.Join(r.Root, "README.md"), 0o644}} {
-		if err := r.add(files, filepath.Base(of.path), of.path, of.mode); err != nil {
-			return err
-		}
-	}
-	if err := files.Close(); err != nil {
+	if err := fill(files); err != nil {
 		return err
 	}
-	if err := compressed.Close(); err != nil {
+	if err := errors.Join(files.Close(), compressed.Close()); err != nil {
 		return err
 	}
-	return r.write(name+".tar.gz", packed.Bytes())
+	return r.write(name, packed.Bytes())
 }
 
-// add adds a file to an archive, without anything of this machine.
+// add adds a file to an archive.
 func (r release) add(to *tar.Writer, name, path string, mode int64) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -71,10 +70,15 @@ func (r release) add(to *tar.Writer, name, path string, mode int64) error {
 	if err != nil {
 		return err
 	}
-	if err := to.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: info.Size(), ModTime: r.created, Format: tar.FormatUSTAR}); err != nil {
+	return r.addContent(to, name, file, info.Size(), mode)
+}
+
+// addContent adds a file to an archive, without anything of this machine.
+func (r release) addContent(to *tar.Writer, name string, content io.Reader, size, mode int64) error {
+	if err := to.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: size, ModTime: r.Created, Format: tar.FormatUSTAR}); err != nil {
 		return err
 	}
-	_, err = io.Copy(to, file)
+	_, err := io.Copy(to, content)
 	return err
 }
 
@@ -82,15 +86,34 @@ func (r release) write(name string, content []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), content, 0o644)
 }
 
-func (r release) copyChart() error {
+// packChart packs the chart again: Helm's package has the times and modes of the checkout.
+func (r release) packChart() error {
 	if r.chart == "" {
 		return nil
 	}
-	content, err := os.ReadFile(r.chart)
+	file, err := os.Open(r.chart)
 	if err != nil {
 		return fmt.Errorf("--chart: %w", err)
 	}
-	return r.write(filepath.Base(r.chart), content)
+	defer file.Close()
+	content, err := gzip.NewReader(file)
+	if err != nil {
+		return fmt.Errorf("--chart %s: %w", r.chart, err)
+	}
+	return r.compress(filepath.Base(r.chart), func(files *tar.Writer) error {
+		for packed := tar.NewReader(content); ; {
+			header, err := packed.Next()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			if err != nil {
+				return fmt.Errorf("--chart %s: %w", r.chart, err)
+			}
+			if err := r.addContent(files, header.Name, packed, header.Size, 0o644); err != nil {
+				return err
+			}
+		}
+	})
 }
 
 // packImages packs each image layout into a file, which registries' tools read as an OCI archive.
@@ -147,7 +170,6 @@ func (r release) checksums() (map[string]string, error) {
 		sums[entry.Name()] = sum
 		lines = append(lines, sum+"  "+entry.Name()+"\n")
 	}
-	slices.Sort(lines)
 	return sums, r.write("checksums.txt", []byte(strings.Join(lines, "")))
 }
 

@@ -9,7 +9,6 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/version"
@@ -38,7 +37,6 @@ type release struct {
 	chart, images   string
 	platforms       []string
 	programs        []gobuild.Program
-	created         time.Time
 	// checkOnly: nothing is built.
 	checkOnly bool
 }
@@ -46,7 +44,6 @@ type release struct {
 // newCommand returns the command for a release with archives of these programs.
 func newCommand(programs ...gobuild.Program) *cobra.Command {
 	r := release{programs: programs}
-	var created int64
 	cmd := &cobra.Command{
 		Use:          "release",
 		Short:        "Build the files of a release",
@@ -56,23 +53,20 @@ func newCommand(programs ...gobuild.Program) *cobra.Command {
 			if parsed, err := version.ParseSemantic(r.Version); err != nil || !strings.HasPrefix(r.Version, "v") || "v"+parsed.String() != r.Version {
 				return fmt.Errorf("--version %q is not a version such as v0.1.0", r.Version)
 			}
-			r.number, r.url, r.created = strings.TrimPrefix(r.Version, "v"), strings.TrimSuffix(r.url, "/"), time.Unix(created, 0).UTC()
+			r.number, r.url = strings.TrimPrefix(r.Version, "v"), strings.TrimSuffix(r.url, "/")
 			return r.build(cmd.Context())
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&r.Version, "version", "", "version of the release, such as v0.1.0")
+	r.AddFlags(flags)
 	flags.StringVar(&r.url, "url", "", "URL of the directory from which users get the files")
-	flags.StringVar(&r.Root, "root", ".", "the repository")
 	flags.StringVar(&r.out, "out", "bin/release", "directory of the files; it must be empty, or not exist")
-	flags.StringVar(&r.SBOMTool, "sbom-tool", "bin/tools/cyclonedx-gomod", "program that lists the modules in a program")
 	flags.StringVar(&r.changelog, "changelog", "docs/CHANGELOG.md", "file with the notes of the release")
 	flags.StringVar(&r.docs, "docs-url", "", "URL of the directory docs, for relative links in the notes")
 	flags.StringVar(&r.chart, "chart", "", "package of the chart")
 	flags.StringVar(&r.images, "images", "", "directory with the image layouts")
 	flags.StringSliceVar(&r.platforms, "platforms", []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}, "platforms of the archives")
 	flags.BoolVar(&r.checkOnly, "check", false, "only check the version and the notes")
-	flags.Int64Var(&created, "created", 0, "time of the files in seconds since 1970, the same for the same commit so that archives are reproducible")
 	for _, flag := range []string{"version", "url"} {
 		_ = cmd.MarkFlagRequired(flag)
 	}
@@ -98,7 +92,7 @@ func (r release) build(ctx context.Context) error {
 			}
 		}
 	}
-	if err := r.copyChart(); err != nil {
+	if err := r.packChart(); err != nil {
 		return err
 	}
 	if err := r.packImages(); err != nil {

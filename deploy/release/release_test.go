@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -62,12 +63,10 @@ func TestAReleaseHasItsArchivesChartImagesAndManifests(t *testing.T) {
 	if testing.Short() {
 		t.Skip("it compiles all programs")
 	}
-	charts, images, out := t.TempDir(), t.TempDir(), filepath.Join(t.TempDir(), "release")
-	_, err := charttest.Helm(t.Context(), "package", charttest.Chart, "--version", "0.1.0", "--app-version", "v0.1.0", "--destination", charts)
+	images, out := t.TempDir(), filepath.Join(t.TempDir(), "release")
+	_, err := layout.Write(filepath.Join(images, "drydock-worker"), empty.Index)
 	require.NoError(t, err)
-	_, err = layout.Write(filepath.Join(images, "drydock-worker"), empty.Index)
-	require.NoError(t, err)
-	require.NoError(t, run(t, "--out", out, "--changelog", changelog(t, changes), "--chart", filepath.Join(charts, "drydock-0.1.0.tgz"), "--images", images,
+	require.NoError(t, run(t, "--out", out, "--changelog", changelog(t, changes), "--chart", packageChart(t, time.Unix(commitTime+60, 0)), "--images", images,
 		"--docs-url", "https://git.example.com/blob/v0.1.0/docs"))
 
 	platform := "linux_" + runtime.GOARCH
@@ -75,7 +74,7 @@ func TestAReleaseHasItsArchivesChartImagesAndManifests(t *testing.T) {
 	name := "drydock_0.1.0_" + platform
 	names = append(names, name+".tar.gz", name+".cdx.json")
 	dir, files := unpack(t, filepath.Join(out, name+".tar.gz"))
-	require.ElementsMatch(t, []string{"drydock 755", "LICENSE 644", "README.md 644"}, files)
+	require.ElementsMatch(t, []string{"drydock 755", "LICENSE 644"}, files)
 	printed, err := exec.Command(filepath.Join(dir, "drydock"), "--version").CombinedOutput()
 	require.NoError(t, err, "%s", printed)
 	require.Contains(t, string(printed), "v0.1.0")
@@ -104,18 +103,39 @@ func TestAReleaseHasItsArchivesChartImagesAndManifests(t *testing.T) {
 	}
 	require.Equal(t, "### Added\n\n* A [plugin](https://git.example.com/blob/v0.1.0/docs/how-to/use-the-cli.md#as-a-plugin-of-kubectl) of kubectl, as on [krew](https://krew.sigs.k8s.io) and [here](#here).\n",
 		content(t, filepath.Join(out, "NOTES.md")))
+	require.True(t, slices.IsSortedFunc(strings.Split(strings.TrimSpace(content(t, filepath.Join(out, "checksums.txt"))), "\n"), func(a, b string) int {
+		return strings.Compare(strings.Fields(a)[1], strings.Fields(b)[1])
+	}), "checksums are found by the name of the file")
+	shown, err := charttest.Helm(t.Context(), "show", "chart", filepath.Join(out, "drydock-0.1.0.tgz"))
+	require.NoError(t, err)
+	require.Contains(t, string(shown), "appVersion: v0.1.0")
 	image, _ := unpack(t, filepath.Join(out, "drydock-worker_0.1.0_image.tar"))
 	_, err = layout.FromPath(image)
 	require.NoError(t, err)
 
 	t.Run("the same commit gives the same archive", func(t *testing.T) {
-		again := release{Builder: gobuild.Builder{Root: "../..", Version: "v0.1.0", SBOMTool: "../../bin/tools/cyclonedx-gomod"}, number: "0.1.0", out: t.TempDir()}
-		again.created = time.Unix(commitTime, 0).UTC()
+		again := release{
+			Builder: gobuild.Builder{Root: "../..", Version: "v0.1.0", Created: time.Unix(commitTime, 0).UTC(), SBOMTool: "../../bin/tools/cyclonedx-gomod"},
+			number:  "0.1.0", out: t.TempDir(), chart: packageChart(t, time.Unix(commitTime+3600, 0)),
+		}
 		require.NoError(t, again.archive(t.Context(), gobuild.CLI(), "linux/"+runtime.GOARCH))
-		same, err := checksum(filepath.Join(again.out, name+".tar.gz"))
-		require.NoError(t, err)
-		require.Equal(t, sum, same)
+		require.NoError(t, again.packChart())
+		for _, same := range []string{name + ".tar.gz", name + ".cdx.json", "drydock-0.1.0.tgz"} {
+			require.True(t, content(t, filepath.Join(out, same)) == content(t, filepath.Join(again.out, same)), same)
+		}
 	})
+}
+
+// packageChart packages a checkout of the chart from that time, and returns the path of the package.
+func packageChart(t *testing.T, checkedOut time.Time) string {
+	t.Helper()
+	dir := t.TempDir()
+	checkout := filepath.Join(dir, "drydock")
+	require.NoError(t, os.CopyFS(checkout, os.DirFS(filepath.Join("../..", charttest.Chart))))
+	require.NoError(t, os.Chtimes(filepath.Join(checkout, "values.yaml"), checkedOut, checkedOut))
+	_, err := charttest.Helm(t.Context(), "package", checkout, "--version", "0.1.0", "--app-version", "v0.1.0", "--destination", dir)
+	require.NoError(t, err)
+	return filepath.Join(dir, "drydock-0.1.0.tgz")
 }
 
 func TestAReleaseIsRefusedBeforeAnythingIsBuilt(t *testing.T) {

@@ -17,6 +17,7 @@ import (
 
 	"drydock.dev/drydock/internal/statuspage"
 	"drydock.dev/drydock/internal/temporal"
+	buildversion "drydock.dev/drydock/internal/version"
 	"drydock.dev/drydock/worker/app"
 )
 
@@ -43,7 +44,7 @@ one directory (--data). It prepares its clusters as drydock setup does.
 It is for one team and one process. Several workers, or thousands of clusters, need a Temporal of their own and drydock-worker.
 
 Who can reach the address of Temporal may steer everything: by default only programs on this machine.`,
-		Version:       version,
+		Version:       buildversion.Running(version).String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,

@@ -8,7 +8,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
 )
+
+// module is that of most programs.
+const module = "drydock.dev/drydock"
 
 // Program is one of Drydock's programs.
 type Program struct {
@@ -38,8 +46,23 @@ type Builder struct {
 	Root string
 	// Version is what the programs answer to --version.
 	Version string
+	// Created is the time of all files: that of the commit.
+	Created time.Time
 	// SBOMTool is cyclonedx-gomod.
 	SBOMTool string
+}
+
+// AddFlags adds the flags that set the builder.
+func (b *Builder) AddFlags(flags *pflag.FlagSet) {
+	b.Created = time.Unix(0, 0).UTC()
+	flags.StringVar(&b.Root, "root", ".", "the repository")
+	flags.StringVar(&b.Version, "version", "unknown", "version of the programs, such as v0.1.0")
+	flags.StringVar(&b.SBOMTool, "sbom-tool", "bin/tools/cyclonedx-gomod", "program that lists the modules in a program")
+	flags.Func("created", "time of all files in `seconds` since 1970, the same for the same commit so that builds are reproducible", func(text string) error {
+		seconds, err := strconv.ParseInt(text, 10, 64)
+		b.Created = time.Unix(seconds, 0).UTC()
+		return err
+	})
 }
 
 // Compile compiles a program for a platform, as a static program at that path.
@@ -66,5 +89,7 @@ func (b Builder) SBOM(ctx context.Context, program string) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("list the modules in %s (make supply-chain builds %s): %w\n%s", program, b.SBOMTool, err, errors.String())
 	}
-	return modules, nil
+	// The tool names Drydock's module in a program of another module by its directory, and not with its version.
+	named := strings.NewReplacer("pkg:golang/../..@(devel)", "pkg:golang/"+module+"@"+b.Version, `"../.."`, `"`+module+`"`, `"(devel)"`, `"`+b.Version+`"`)
+	return []byte(named.Replace(string(modules))), nil
 }

@@ -22,6 +22,7 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/tracing"
 	"drydock.dev/drydock/internal/updategraph"
+	buildversion "drydock.dev/drydock/internal/version"
 	"drydock.dev/drydock/worker/fleetmetrics"
 	"drydock.dev/drydock/workflows"
 )
@@ -38,7 +39,7 @@ Clusters come from a clusters file (--clusters) or from contexts of a kubeconfig
 --cluster NAME, it runs only that cluster's activities, with its own ServiceAccount, and only polls and answers the task queue of that cluster.
 
 On SIGTERM or Ctrl-C it stops taking work and releases its running activities, which other workers retry at once.`,
-		Version:       version,
+		Version:       buildversion.Running(version).String(),
 		Args:          cobra.NoArgs,
 		SilenceUsage:  true,
 		SilenceErrors: true,
