@@ -38,12 +38,14 @@ var historyScenarios = []historyScenario{
 	{name: "node-failed", run: (*recorder).awaitEnd},
 	{name: "policies", simulate: (*recorder).simulatePolicies, run: (*recorder).awaitEnd},
 	{name: "manifest-works", simulate: (*recorder).simulateAgents, run: (*recorder).awaitEnd},
-	{name: "windows", slowPod: true, simulate: (*recorder).defineWindow, run: (*recorder).useWindow},
+	{name: "windows", also: windowHistory, slowPod: true, simulate: (*recorder).defineWindow, run: (*recorder).useWindow},
 	{name: "prepared", simulate: (*recorder).configurePrecaching, run: (*recorder).awaitEnd},
 }
 
 type historyScenario struct {
 	name string
+	// also is another file that it records; empty: none.
+	also string
 	// slowPod: a pod on the first spoke does not terminate when it is evicted.
 	slowPod bool
 	// simulate starts the simulations that the scenario needs on the hub.
@@ -72,10 +74,7 @@ func recordHistories(ctx context.Context, version string, progress io.Writer) (e
 		return fmt.Errorf("version %q is not a released version; use make histories VERSION=v1.2.3", version)
 	}
 	r := &recorder{dir: filepath.Join(historiesCorpus, version)}
-	missing := slices.DeleteFunc(r.recordings(), func(r recording) bool {
-		_, err := os.Stat(filepath.Join(historiesCorpus, version, r.name+history.Suffix))
-		return err == nil
-	})
+	missing := slices.DeleteFunc(r.recordings(), func(of recording) bool { return r.has(of.name) && (of.also == "" || r.has(of.also)) })
 	if len(missing) == 0 {
 		return fmt.Errorf("%s has all histories: those of a version are recorded only once", r.dir)
 	}
@@ -102,25 +101,35 @@ func recordHistories(ctx context.Context, version string, progress io.Writer) (e
 	return nil
 }
 
-// recording records the histories of one file.
+// recording records the histories of a file, without the others: any of them may be there already.
 type recording struct {
-	name   string
+	name string
+	// also is another file that it records; empty: none.
+	also   string
 	record func(context.Context) error
 }
 
-// recordings are all files of a version, in the order in which they are recorded: the entities have done the work of the rollouts.
+// recordings are all files of a version, in the order in which they are recorded: the entities may have done the work of the other rollouts, too.
 func (r *recorder) recordings() []recording {
 	var all []recording
 	for _, scenario := range historyScenarios {
-		all = append(all, recording{scenario.name, func(ctx context.Context) error { return r.record(ctx, scenario) }})
+		all = append(all, recording{scenario.name, scenario.also, func(ctx context.Context) error { return r.record(ctx, scenario) }})
 	}
 	return append(all,
-		recording{"onboarding", r.recordOnboarding},
-		recording{"harbor", r.recordHarbor},
-		recording{"entities", r.recordEntities},
-		recording{"portals", r.recordPortals},
-		recording{"objects", r.recordObjects},
+		recording{name: "onboarding", record: r.recordOnboarding},
+		recording{name: "harbor", record: r.recordHarbor},
+		recording{name: "entities", record: r.recordEntities},
+		recording{name: "portals", record: r.recordPortals},
+		recording{name: "objects", record: r.recordObjects},
 	)
+}
+
+// file is the file of a recording.
+func (r *recorder) file(name string) string { return filepath.Join(r.dir, name+history.Suffix) }
+
+func (r *recorder) has(name string) bool {
+	_, err := os.Stat(r.file(name))
+	return err == nil
 }
 
 // recorder runs scenarios and saves the histories of their workflows.
@@ -132,6 +141,14 @@ type recorder struct {
 
 // record runs one scenario and saves its histories.
 func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
+	if err := r.perform(ctx, scenario); err != nil {
+		return err
+	}
+	return r.save(ctx, scenario.name, temporal.ClusterGroupUpgradeID("default", scenario.name))
+}
+
+// perform runs one scenario.
+func (r *recorder) perform(ctx context.Context, scenario historyScenario) error {
 	if scenario.slowPod {
 		if err := createSlowPod(ctx, r.Spokes[0]); err != nil {
 			return err
@@ -159,11 +176,14 @@ func (r *recorder) record(ctx context.Context, scenario historyScenario) error {
 			return err
 		}
 	}
-	return r.save(ctx, scenario.name, temporal.ClusterGroupUpgradeID("default", scenario.name))
+	return nil
 }
 
-// save saves the histories of workflows and their children.
+// save saves the histories of workflows and their children, unless the file exists.
 func (r *recorder) save(ctx context.Context, name string, workflowIDs ...string) error {
+	if r.has(name) {
+		return nil
+	}
 	var runs []history.Run
 	for _, id := range workflowIDs {
 		read, err := history.Read(ctx, r.server, id)
@@ -172,11 +192,14 @@ func (r *recorder) save(ctx context.Context, name string, workflowIDs ...string)
 		}
 		runs = append(runs, read...)
 	}
-	return history.Save(filepath.Join(r.dir, name+history.Suffix), runs)
+	return history.Save(r.file(name), runs)
 }
 
-// recordEntities saves the histories so far of workflows that never end.
+// recordEntities lets the workflows that never end do the work of a rollout, and saves their histories so far.
 func (r *recorder) recordEntities(ctx context.Context) error {
+	if err := r.perform(ctx, historyScenario{name: "entities", run: (*recorder).awaitEnd}); err != nil {
+		return err
+	}
 	spoke := r.Spokes[0].Name
 	for _, command := range [][]string{{"hold", "--cluster", spoke, "--reason", "a test"}, {"release", "--cluster", spoke}} {
 		if err := r.Run(ctx, io.Discard, command...); err != nil {

@@ -15,6 +15,8 @@ import (
 
 const (
 	recordedWindow = "night"
+	// windowHistory is the file of that window.
+	windowHistory = "maintenance-window"
 	// firstOpening and secondOpening are the times from the definition of a window to its openings. A rollout must wait for the first, and a pod must
 	// be terminating before the second.
 	firstOpening  = 15 * time.Second
@@ -72,5 +74,5 @@ func (r *recorder) useWindow(ctx context.Context, name string) error {
 			return err
 		}
 	}
-	return r.save(ctx, "maintenance-window", temporal.MaintenanceWindowID("default", recordedWindow))
+	return r.save(ctx, windowHistory, temporal.MaintenanceWindowID("default", recordedWindow))
 }
