@@ -11,6 +11,21 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// ciWorkflows returns the text of each workflow of CI, by its file.
+func ciWorkflows(t *testing.T) map[string]string {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	workflows := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		workflows[file] = string(text)
+	}
+	return workflows
+}
+
 // The workflows of CI run what everyone runs: .ci/run, and targets of the Makefile.
 func TestWorkflowsOfCIRunTargetsThatExist(t *testing.T) {
 	makefile, err := os.ReadFile(filepath.Join(root, "Makefile"))
@@ -19,12 +34,7 @@ func TestWorkflowsOfCIRunTargetsThatExist(t *testing.T) {
 	for _, target := range regexp.MustCompile(`(?m)^([a-z0-9-]+):`).FindAllStringSubmatch(string(makefile), -1) {
 		targets[target[1]] = true
 	}
-	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+	for file, text := range ciWorkflows(t) {
 		var workflow struct {
 			Permissions map[string]string `json:"permissions"`
 			Jobs        map[string]struct {
@@ -39,7 +49,7 @@ func TestWorkflowsOfCIRunTargetsThatExist(t *testing.T) {
 				} `json:"steps"`
 			} `json:"jobs"`
 		}
-		require.NoError(t, yaml.Unmarshal(text, &workflow), file)
+		require.NoError(t, yaml.Unmarshal([]byte(text), &workflow), file)
 		require.Equal(t, map[string]string{"contents": "read"}, workflow.Permissions, "%s: jobs that need more say so", file)
 		require.FileExists(t, filepath.Join(root, ".ci/run"))
 		for name, job := range workflow.Jobs {
@@ -63,13 +73,8 @@ func TestWorkflowsOfCIRunTargetsThatExist(t *testing.T) {
 
 // A tag of an action can be moved to other code, which would run with the rights of the workflow.
 func TestActionsArePinnedToCommits(t *testing.T) {
-	files, err := filepath.Glob(filepath.Join(root, ".github/workflows/*.yml"))
-	require.NoError(t, err)
-	require.NotEmpty(t, files)
-	for _, file := range files {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
-		used := regexp.MustCompile(`(?m)\buses:.*`).FindAllString(string(text), -1)
+	for file, text := range ciWorkflows(t) {
+		used := regexp.MustCompile(`(?m)\buses:.*`).FindAllString(text, -1)
 		require.NotEmpty(t, used, file)
 		for _, action := range used {
 			require.Regexp(t, `^uses: [\w./-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+$`, action, "%s: pin it to a commit, and name its version in a comment", file)
