@@ -1,4 +1,4 @@
-# A release fills in this template. A tap has the result as Formula/drydock.rb.
+# A release fills in this template. A tap has the result as Formula/drydock.rb. Without a version, Homebrew reads 64 from the names of the archives.
 class Drydock < Formula
   desc "Upgrade fleets of Kubernetes clusters and maintain nodes safely"
   homepage "https://drydock.dev"
