@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/pmezard/go-difflib/difflib"
 	"github.com/spf13/cobra"
@@ -19,6 +20,7 @@ import (
 	"drydock.dev/drydock/internal/observe"
 	"drydock.dev/drydock/internal/rollout"
 	"drydock.dev/drydock/internal/temporal"
+	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/kit"
 	"drydock.dev/drydock/workflows/preflight"
 )
@@ -27,13 +29,13 @@ func newDiff(c *cli) *cobra.Command {
 	var file string
 	cmd := &cobra.Command{
 		Use:   "diff -f FILE",
-		Short: "Show what an edit of a rollout, a node maintenance or a lock controller would change",
-		Long: `Show what an edit of a rollout, a node maintenance or a lock controller would change, and what that means for the work in progress. It changes nothing.
+		Short: "Show what an edit of a rollout, a node maintenance, a lock controller or a window would change",
+		Long: `Show what an edit of a rollout, a node maintenance, a lock controller or a window would change, and what that means for the work in progress. It changes nothing.
 
-The file has a ClusterGroupUpgrade, a NodeMaintenance or a WorkloadLockPolicy, as for "upgrade edit", "node edit" or
-"lock controller edit". The workflow compares it with its current spec, whether a person
+The file has a ClusterGroupUpgrade, a NodeMaintenance, a WorkloadLockPolicy or a MaintenanceWindow, as for "upgrade edit", "node edit",
+"lock controller edit" or "window edit". The workflow compares it with its current spec, whether a person
 edits it with drydock or the object in the cluster. For a rollout that is not enabled, a worker makes the new plan: the command names the clusters that leave,
-join, or move to another batch, and says if precaching starts again.
+join, or move to another batch, and says if precaching starts again. For a window, the command says if it opens or closes now, and which openings change.
 
 The exit status is that of "kubectl diff": 0 no difference, 1 differences, 2 an error, also if the edit would be refused.`,
 		Args: operands(),
@@ -45,7 +47,7 @@ The exit status is that of "kubectl diff": 0 no difference, 1 differences, 2 an 
 			return inputError(err) // status 1 means differences
 		},
 	}
-	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade, NodeMaintenance or WorkloadLockPolicy")
+	addFileFlag(cmd, &file, "file with the ClusterGroupUpgrade, NodeMaintenance, WorkloadLockPolicy or MaintenanceWindow")
 	c.addClusterFlag(cmd)
 	c.addNamespaceFlag(cmd)
 	c.addOutputFlag(cmd)
@@ -97,15 +99,18 @@ func (c *cli) diff(ctx context.Context, s *server, file string) error {
 			return err
 		}
 		target = nodeMaintenance(c.cluster, object.Namespace, object.Name)
-		found, err = diffSpecs(ctx, s, target, object.Spec, nil)
+		found, err = diffSpecs(ctx, s, target, object.Spec, editOf(object.Spec), nil)
 	case *drydockv1.WorkloadLockPolicy:
 		if err := c.requireCluster(); err != nil {
 			return err
 		}
 		target = lockController(c.cluster, object.Spec.ControllerName)
-		found, err = diffSpecs(ctx, s, target, object.Spec, nil)
+		found, err = diffSpecs(ctx, s, target, object.Spec, editOf(object.Spec), nil)
+	case *drydockv1.MaintenanceWindow:
+		target = windowSubject(object.Namespace, object.Name)
+		found, err = diffWindow(ctx, s, target, object)
 	default:
-		return inputError(fmt.Errorf("%s has no ClusterGroupUpgrade, NodeMaintenance or WorkloadLockPolicy", file))
+		return inputError(fmt.Errorf("%s has no ClusterGroupUpgrade, NodeMaintenance, WorkloadLockPolicy or MaintenanceWindow", file))
 	}
 	if err != nil {
 		return err
@@ -116,7 +121,7 @@ func (c *cli) diff(ctx context.Context, s *server, file string) error {
 	switch {
 	case found.Refused != "":
 		return fmt.Errorf("edit %s: %s", target, found.Refused)
-	case found.Starts || len(found.Changed)+len(found.Ignored) > 0:
+	case found.Starts || len(found.Changed)+len(found.Ignored)+len(found.Effects) > 0:
 		return errPrinted
 	}
 	return nil
@@ -124,7 +129,7 @@ func (c *cli) diff(ctx context.Context, s *server, file string) error {
 
 // diffRollout compares a rollout with its file. If it would be planned again, it also compares the plans.
 func diffRollout(ctx context.Context, s *server, target subject, object *ranv1.ClusterGroupUpgrade) (editDiff, error) {
-	return diffSpecs(ctx, s, target, object.Spec, func(preview rollout.EditPreview, found *editDiff) error {
+	return diffSpecs(ctx, s, target, object.Spec, editOf(object.Spec), func(preview rollout.EditPreview, found *editDiff) error {
 		if !preview.Replanned {
 			return nil
 		}
@@ -148,8 +153,26 @@ func diffRollout(ctx context.Context, s *server, target subject, object *ranv1.C
 	})
 }
 
-// diffSpecs asks a running workflow what an edit would do. more adds to that; it may be nil.
-func diffSpecs[Spec any](ctx context.Context, s *server, target subject, spec Spec, more func(edits.Preview[Spec], *editDiff) error) (editDiff, error) {
+// diffWindow compares a window with its file.
+func diffWindow(ctx context.Context, s *server, target subject, object *drydockv1.MaintenanceWindow) (editDiff, error) {
+	request := windows.PreviewRequest{DefineRequest: windows.DefineRequest{Request: windows.Request{Actor: actor()}, Object: *object}, Now: time.Now()}
+	window, err := windows.New(object)
+	if err == nil {
+		request.Schedule, err = window.Schedule(request.Now)
+	}
+	if err != nil {
+		return editDiff{}, inputError(err)
+	}
+	return diffSpecs(ctx, s, target, object.Spec, request, nil)
+}
+
+// editOf is the request of an edit.
+func editOf[Spec any](spec Spec) edits.Request[Spec] {
+	return edits.Request[Spec]{Actor: actor(), Spec: spec}
+}
+
+// diffSpecs asks a running workflow what the request of an edit would do. more adds to that; it may be nil.
+func diffSpecs[Spec any](ctx context.Context, s *server, target subject, spec Spec, request any, more func(edits.Preview[Spec], *editDiff) error) (editDiff, error) {
 	found := editDiff{Metadata: observe.RefOf(target.workflowID, ""), Changed: []string{}}
 	running, err := s.isRunning(ctx, target)
 	if err != nil {
@@ -161,7 +184,7 @@ func diffSpecs[Spec any](ctx context.Context, s *server, target subject, spec Sp
 		return found, err
 	}
 	var preview edits.Preview[Spec]
-	err = observe.Query(ctx, s, target.workflowID, "", temporal.QueryPreviewEdit, &preview, edits.Request[Spec]{Actor: actor(), Spec: spec})
+	err = observe.Query(ctx, s, target.workflowID, "", temporal.QueryPreviewEdit, &preview, request)
 	if err := s.explainQuery("compare the spec of", target, err); err != nil {
 		return found, err
 	}

@@ -179,7 +179,8 @@ drydock upgrade-promote --build-id v2
 drydock upgrade-promote --build-id v1`,
 	"diff": `
 drydock diff -f rollout.yaml
-drydock diff -f maintenance.yaml --cluster spoke-1`,
+drydock diff -f maintenance.yaml --cluster spoke-1
+drydock diff -f window.yaml -n prod`,
 	"logs": `
 drydock logs prod/november --since 1h
 # follow the maintenance of a node to its end

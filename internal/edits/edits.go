@@ -48,6 +48,10 @@ func differing(before, after reflect.Value, prefix string) []string {
 	var names []string
 	for i := range before.NumField() {
 		a, b := before.Field(i), after.Field(i)
+		if before.Type().Field(i).Anonymous {
+			names = append(names, differing(a, b, prefix)...)
+			continue
+		}
 		empty := (a.Kind() == reflect.Slice || a.Kind() == reflect.Map) && a.Len() == 0 && b.Len() == 0
 		if !empty && !reflect.DeepEqual(a.Interface(), b.Interface()) {
 			name, _, _ := strings.Cut(before.Type().Field(i).Tag.Get("json"), ",")

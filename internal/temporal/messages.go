@@ -15,7 +15,8 @@ const QueryStatus = "status"
 // the status in short.
 const QueryRollout = "rollout"
 
-// QueryPreviewEdit asks a workflow that has UpdateEdit what an edit would do. It has the payload of that update.
+// QueryPreviewEdit asks a workflow that has UpdateEdit what an edit would do. It has the payload of that update. A window also
+// needs the moment and the edited calendar, see windows.PreviewRequest.
 const QueryPreviewEdit = "previewEdit"
 
 // QueryHeld asks a workflow that works on several clusters about clusters by name; it answers with Held.

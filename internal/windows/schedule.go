@@ -149,6 +149,20 @@ func (o Schedule) excludedIn(opening Opening) []Span {
 	return o.Excluded[first : first+count]
 }
 
+// excludedAt returns the exclusion that applies at a moment; nil: none.
+func (o Schedule) excludedAt(now time.Time) *Span {
+	i := slices.IndexFunc(o.Excluded, func(s Span) bool { return !now.Before(s.Start) && now.Before(s.End) })
+	if i < 0 {
+		return nil
+	}
+	return &o.Excluded[i]
+}
+
+// knows reports whether the schedule has all openings of that time.
+func (o Schedule) knows(opening Opening) bool {
+	return o.Last || o.NoMore || opening.Start.Before(o.Until)
+}
+
 // excludes reports whether the exclusions already cover the parts of an opening that others cover.
 func (o Schedule) excludes(opening Opening, others []Span) bool {
 	for _, other := range others {

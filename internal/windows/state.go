@@ -112,12 +112,7 @@ func (c *State) Excluding(now time.Time) *Span {
 	if c.Running == nil || c.Running.Forced || !now.Before(c.Running.End) {
 		return nil
 	}
-	for _, s := range c.Schedule.Excluded {
-		if !now.Before(s.Start) && now.Before(s.End) {
-			return &s
-		}
-	}
-	return nil
+	return c.Schedule.excludedAt(now)
 }
 
 // upcomingOpening is an upcoming opening. planned is its start by the calendar, which identifies it.

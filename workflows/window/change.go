@@ -40,6 +40,9 @@ func (w *maintenanceWindow) listen(ctx workflow.Context) error {
 	return errors.Join(
 		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryStatus, func() (windows.Status, error) { return w.status(ctx), nil },
 			workflow.QueryHandlerOptions{Description: "Status, upcoming openings and events of the window."}),
+		workflow.SetQueryHandlerWithOptions(ctx, temporal.QueryPreviewEdit, w.previewEdit, workflow.QueryHandlerOptions{
+			Description: "What an edit would do: {actor, object, now, schedule}. The schedule is the edited calendar from now on.",
+		}),
 		workflow.SetUpdateHandlerWithOptions(ctx, temporal.UpdateDefine, w.define, workflow.UpdateHandlerOptions{
 			Description: "Define the window.",
 			Validator: func(ctx workflow.Context, r windows.DefineRequest) error {
@@ -108,6 +111,18 @@ func (w *maintenanceWindow) checkName(r windows.DefineRequest) error {
 
 func (w *maintenanceWindow) checkDefine(ctx workflow.Context, r windows.DefineRequest) error {
 	return errors.Join(w.checkName(r), cmp.Or(w.checkSource(), w.state.CheckDefine(r, workflow.Now(ctx))))
+}
+
+// previewEdit returns what an edit would do, also one of the object in the cluster. It does not check which receivers the worker allows.
+func (w *maintenanceWindow) previewEdit(r windows.PreviewRequest) (windows.EditPreview, error) {
+	if err := w.checkName(r.DefineRequest); err != nil {
+		return windows.EditPreview{}, err
+	}
+	preview := w.state.PreviewEdit(r, w.source != nil)
+	if subscribers := w.subscriberIDs(); len(preview.Effects) > 0 && len(subscribers) > 0 {
+		preview.Effects = append(preview.Effects, "used by "+kit.JoinNames(subscribers))
+	}
+	return preview, nil
 }
 
 // define defines or changes the window once its calendar has been read. If the calendar is unreadable, the window does not change.

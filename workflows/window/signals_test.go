@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 	"drydock.dev/drydock/workflows/window"
@@ -59,4 +60,42 @@ func TestAWindowThatIsEditedAfterItWasCancelledOpensAgain(t *testing.T) {
 	w.NextRun(window.Input{})
 	require.Empty(t, w.Refusals)
 	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
+}
+
+func TestAPreviewOfAnEditNamesTheSubscribersAndChangesNothing(t *testing.T) {
+	w := workflowtest.NewWindowWorld(t, workflowtest.Noon)
+	w.Subscribe(0)
+	w.UpdateAfter(time.Second, temporal.UpdateDefine, workflowtest.DefineNight())
+	preview := func(name, duration string) (found windows.EditPreview, err error) {
+		request := windows.PreviewRequest{DefineRequest: workflowtest.DefineNight(), Now: w.Now()}
+		request.Object.Name, request.Object.Spec.Duration = name, drydockv1.Duration(duration)
+		edited, err := windows.New(&request.Object)
+		require.NoError(t, err)
+		request.Schedule, err = edited.Schedule(request.Now)
+		require.NoError(t, err)
+		answer, err := w.QueryWorkflow(temporal.QueryPreviewEdit, request)
+		if err == nil {
+			require.NoError(t, answer.Get(&found))
+		}
+		return found, err
+	}
+	w.RegisterDelayedCallback(func() {
+		for range 2 {
+			found, err := preview("night", "2h")
+			require.NoError(t, err)
+			require.Equal(t, []string{"spec.duration"}, found.Changed)
+			require.Equal(t, drydockv1.Duration("4h"), found.Spec.Duration)
+			require.Equal(t, "the current opening keeps its end, 2026-12-02 02:00:00Z", found.Effects[0])
+			require.Equal(t, "used by cgu/ops/june", found.Effects[len(found.Effects)-1])
+		}
+		same, err := preview("night", "4h")
+		require.NoError(t, err)
+		require.Empty(t, same.Changed)
+		require.Empty(t, same.Effects)
+		_, err = preview("day", "4h")
+		require.ErrorContains(t, err, "object: is window prod/day, but this workflow is window prod/night")
+	}, 11*time.Hour)
+	next := w.NextRun(window.Input{})
+	require.WithinDuration(t, workflowtest.Noon.Add(14*time.Hour), w.Now(), 2*time.Second)
+	require.Equal(t, drydockv1.Duration("4h"), next.Carried.State.Window.Spec.Duration)
 }

@@ -265,10 +265,16 @@ func (w *maintenanceWindow) status(ctx workflow.Context) windows.Status {
 	if w.source != nil {
 		status.Source = w.source.Object.String()
 	}
-	for _, f := range w.Workflows {
-		status.Subscribers = append(status.Subscribers, f.WorkflowID)
-	}
+	status.Subscribers = w.subscriberIDs()
 	return status
+}
+
+func (w *maintenanceWindow) subscriberIDs() []string {
+	var ids []string
+	for _, s := range w.Workflows {
+		ids = append(ids, s.WorkflowID)
+	}
+	return ids
 }
 
 func windowDetails(s windows.Status) string {
