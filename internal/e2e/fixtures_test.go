@@ -123,21 +123,26 @@ func deploySlowPod(t *testing.T, spoke *devstack.Cluster, node string, annotatio
 		}}},
 	}}
 	deploy(t, spoke, slowPod)
-	for { // the scheduler may not know yet that the node was uncordoned after another test
-		require.NoError(t, theFleet.AwaitWorkloads(t.Context(), spoke))
-		pods := spoke.Client.CoreV1().Pods(slowPod.Namespace)
-		list, err := pods.List(t.Context(), metav1.ListOptions{LabelSelector: "app=" + slowPod.Name})
-		require.NoError(t, err)
+	// The scheduler may not know yet that the node was uncordoned after another test.
+	pods := spoke.Client.CoreV1().Pods(slowPod.Namespace)
+	require.NoError(t, theFleet.Await(t.Context(), spoke, slowPod.Name+" is on "+node, []client.Object{&corev1.Pod{}}, func(ctx context.Context, reader client.Reader) (bool, error) {
+		var list corev1.PodList
+		if err := reader.List(ctx, &list, client.InNamespace(slowPod.Namespace), client.MatchingLabels{"app": slowPod.Name}); err != nil {
+			return false, err
+		}
 		for _, pod := range list.Items {
 			switch {
-			case pod.DeletionTimestamp != nil:
+			case pod.DeletionTimestamp != nil, pod.Spec.NodeName == "":
 			case pod.Spec.NodeName == node:
-				return slowPod.Name
+				return podReady(&pod), nil
 			default:
-				require.NoError(t, client.IgnoreNotFound(pods.Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0))})))
+				err := pods.Delete(ctx, pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64(0)), Preconditions: metav1.NewUIDPreconditions(string(pod.UID))})
+				return false, client.IgnoreNotFound(err)
 			}
 		}
-	}
+		return false, nil
+	}))
+	return slowPod.Name
 }
 
 // deployBlocked runs three pods with a budget that needs two healthy ones. One is not ready, so none may be evicted until release makes it ready.
