@@ -28,7 +28,7 @@ simulated clusters, which comply as soon as a policy is enforced on them.`,
 		},
 	}
 	cmd.Flags().StringSliceVar(&sizes, "sizes", bench.DefaultSizes().Strings(),
-		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain without jobs, with /objects or /workflows for requests from outside, with /alone without the loop and kubectl for comparison; or as CLUSTERSxPOLICIES@ATONCE/policies, or with /postgresql/policies on Temporal as in production; as CLUSTERS/harbors; as WINDOWSxMAINTENANCES/windows; as MAINTENANCESxROLLOUTS/finished, for a worker that starts with that many finished objects; as REQUESTSxNODES@ATONCE/queue, for objects that wait for slots; as CLUSTERS/clusters or CLUSTERSxNODES@ATONCE/clusters, for a worker with many simulated clusters; pace: how fast policy rollouts continue")
+		"sizes as NODESxPODS@ATONCE, or NODESxPODS@ATONCE*ROUNDS, with /drain without jobs, with /objects or /workflows for requests from outside, with /alone without the loop and kubectl for comparison; or as CLUSTERSxPOLICIES@ATONCE/policies, or with /postgresql/policies on Temporal as in production; as CLUSTERS/harbors; as WINDOWSxMAINTENANCES/windows; as MAINTENANCESxROLLOUTS/finished, for a worker that starts with that many finished objects; as REQUESTSxNODES@ATONCE/queue, for objects that wait for slots; as CLUSTERS/clusters or CLUSTERSxNODES@ATONCE/clusters, for a worker with many simulated clusters, or with /postgresql/clusters; pace: how fast policy rollouts continue")
 	cmd.Flags().StringVar(&jsonFile, "json", "", "also write the results to this file, as JSON")
 	return cmd
 }

@@ -145,6 +145,7 @@ func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 	sizes.Queues = []QueueSize{{Requests: 10_000, Nodes: 5000, AtOnce: 50}}
 	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 1, DrainOnly: true, ByWorkflow: true}, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
 	sizes.Policies = append(sizes.Policies, PolicySize{Clusters: 10, Policies: 2, AtOnce: 5, OnPostgreSQL: true})
+	sizes.Clusters = append(sizes.Clusters, ClustersSize{Clusters: 10, Nodes: 2, AtOnce: 5, OnPostgreSQL: true}, ClustersSize{Clusters: 10, OnPostgreSQL: true})
 	read, err := ParseSizes(sizes.Strings())
 	require.NoError(t, err)
 	require.Equal(t, sizes, read)

@@ -61,8 +61,9 @@ type ClustersRollout struct {
 	// Requests are those for each node. Cost is that of the histories for each node.
 	Requests map[string]float64 `json:"requests"`
 	Cost
-	Worker   Usage `json:"worker"`
-	Temporal Usage `json:"temporal"`
+	Usages
+	// Stored is what PostgreSQL stores after the rollout, and did not before.
+	Stored devstack.Stored `json:"stored,omitzero"`
 }
 
 const (
@@ -96,7 +97,9 @@ func clustersOnFleet(ctx context.Context, size ClustersSize, rest time.Duration,
 	}
 	result := ClustersResult{Size: size}
 	// By default a worker has no controller of the annotations of nodes, which reads all nodes.
-	f, err := fleet.Start(ctx, fleet.Options{WorkerArguments: []string{"--node-annotations=false"}, Output: progress})
+	f, err := fleet.Start(ctx, fleet.Options{
+		WorkerArguments: []string{"--node-annotations=false"}, Temporal: devstack.TemporalOptions{PostgreSQL: size.OnPostgreSQL}, Output: progress,
+	})
 	if err == nil {
 		err = errors.Join(result.measure(ctx, f, simulated, rest, progress), f.Stop())
 	}
@@ -259,6 +262,10 @@ func (r *ClustersResult) rollOut(ctx context.Context, f *fleet.Fleet, simulated 
 	cgu := (&measurement{size: Size{DrainOnly: true}, spoke: &devstack.Cluster{}}).rollout("clusters")
 	cgu.Spec.Clusters, cgu.Spec.ClusterLabelSelectors = nil, []metav1.LabelSelector{{MatchLabels: benchLabels}}
 	cgu.Spec.RemediationStrategy = ranv1.RemediationStrategy{MaxConcurrency: intstr.FromInt(r.Size.AtOnce), Timeout: 240}
+	stored, err := storedBy(ctx, f)
+	if err != nil {
+		return err
+	}
 	before, err := usagesOf(ctx, f)
 	if err != nil {
 		return err
@@ -272,6 +279,10 @@ func (r *ClustersResult) rollOut(ctx context.Context, f *fleet.Fleet, simulated 
 	if err != nil {
 		return err
 	}
+	storedAfter, err := storedBy(ctx, f)
+	if err != nil {
+		return err
+	}
 	nodes := r.Size.Clusters * r.Size.Nodes
 	done := each(requests, simulated.Requests(), float64(nodes))
 	if done["create pods/eviction"] != podsOfNode {
@@ -279,7 +290,7 @@ func (r *ClustersResult) rollOut(ctx context.Context, f *fleet.Fleet, simulated 
 	}
 	r.Rollout = &ClustersRollout{
 		Wall: histories[len(histories)-1].ended().Sub(histories[0].began()).Seconds(), Requests: done, Cost: costOf(histories, nodes),
-		Worker: after.Worker.since(before.Worker), Temporal: after.Temporal.since(before.Temporal),
+		Usages: after.since(before), Stored: storedAfter.Since(stored),
 	}
 	return nil
 }
@@ -343,6 +354,10 @@ func (r ClustersResult) print(out io.Writer) {
 		fmt.Fprintf(out, "  rollout over %s each, %d clusters at once: %s; worker at most %d MiB, %s of CPU; Temporal %s; for each node %.1f events, %.1f activities, %s\n",
 			counted(r.Size.Nodes, "node"), r.Size.AtOnce, seconds(r.Rollout.Wall), r.Rollout.Worker.PeakMemoryBytes/mib, seconds(r.Rollout.Worker.CPUSeconds),
 			seconds(r.Rollout.Temporal.CPUSeconds), r.Rollout.EventsEach, r.Rollout.ActivitiesEach, requestsText(r.Rollout.Requests, "request"))
+	}
+	if r.Rollout != nil && r.Size.OnPostgreSQL {
+		fmt.Fprintf(out, "  PostgreSQL: %s of CPU, %d transactions; %d more rows, %d MiB\n",
+			seconds(r.Rollout.Database.CPUSeconds), r.Rollout.Transactions, r.Rollout.Stored.Rows, r.Rollout.Stored.Bytes/mib)
 	}
 }
 

@@ -13,17 +13,21 @@ type ClustersSize struct {
 	// Nodes of each cluster, and AtOnce, the clusters that are worked on at the same time; 0: there is no rollout.
 	Nodes  int `json:"nodes,omitempty"`
 	AtOnce int `json:"atOnce,omitempty"`
+	// OnPostgreSQL: Temporal runs as in production, with PostgreSQL.
+	OnPostgreSQL bool `json:"onPostgreSQL,omitempty"`
 }
 
 // clustersSuffix follows the size of many clusters.
 const clustersSuffix = "/clusters"
 
-// ParseClustersSize reads CLUSTERS/clusters or CLUSTERSxNODES@ATONCE/clusters, such as "3500/clusters" and "1000x3@100/clusters".
+// ParseClustersSize reads CLUSTERS/clusters or CLUSTERSxNODES@ATONCE/clusters, such as "3500/clusters" and "1000x3@100/clusters", or with /postgresql before
+// /clusters.
 func ParseClustersSize(text string) (ClustersSize, error) {
 	rest, found := strings.CutSuffix(text, clustersSuffix)
+	rest, onPostgreSQL := strings.CutSuffix(rest, "/"+optionPostgreSQL)
 	rest, atOnce, limited := strings.Cut(rest, "@")
 	clusters, nodes, rollout := strings.Cut(rest, "x")
-	var size ClustersSize
+	size := ClustersSize{OnPostgreSQL: onPostgreSQL}
 	var err, also, third error
 	size.Clusters, err = strconv.Atoi(clusters)
 	if rollout {
@@ -38,8 +42,12 @@ func ParseClustersSize(text string) (ClustersSize, error) {
 
 // String is what ParseClustersSize reads.
 func (s ClustersSize) String() string {
-	if s.Nodes == 0 {
-		return strconv.Itoa(s.Clusters) + clustersSuffix
+	text := strconv.Itoa(s.Clusters)
+	if s.Nodes > 0 {
+		text += fmt.Sprintf("x%d@%d", s.Nodes, s.AtOnce)
 	}
-	return fmt.Sprintf("%dx%d@%d%s", s.Clusters, s.Nodes, s.AtOnce, clustersSuffix)
+	if s.OnPostgreSQL {
+		text += "/" + optionPostgreSQL
+	}
+	return text + clustersSuffix
 }

@@ -123,7 +123,7 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 	rollout.Spec.ClusterLabelSelectors = []metav1.LabelSelector{{MatchLabels: benchLabels}}
 	rollout.Spec.RemediationStrategy.MaxConcurrency = intstr.FromInt(size.AtOnce)
 
-	stored, err := h.stored(ctx, size)
+	stored, err := storedBy(ctx, h.fleet)
 	if err != nil {
 		return PolicyResult{}, err
 	}
@@ -139,7 +139,7 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 	if err != nil {
 		return PolicyResult{}, err
 	}
-	storedAfter, err := h.stored(ctx, size)
+	storedAfter, err := storedBy(ctx, h.fleet)
 	if err != nil {
 		return PolicyResult{}, err
 	}
@@ -153,16 +153,8 @@ func (h *simulatedHub) measure(ctx context.Context, size PolicySize) (PolicyResu
 		Size: size, Wall: took.Seconds(),
 		BetweenBatches: latency(gaps), BetweenBatchesMax: quantile(gaps, 1),
 		Requests: requestsOf(events, workerUsers, size.Clusters), Cost: costOf(histories, size.Clusters),
-		Usages: after.since(before), Stored: devstack.Stored{Rows: storedAfter.Rows - stored.Rows, Bytes: storedAfter.Bytes - stored.Bytes},
+		Usages: after.since(before), Stored: storedAfter.Since(stored),
 	}, nil
-}
-
-// stored is what PostgreSQL stores.
-func (h *simulatedHub) stored(ctx context.Context, size PolicySize) (devstack.Stored, error) {
-	if !size.OnPostgreSQL {
-		return devstack.Stored{}, nil
-	}
-	return h.fleet.Temporal.Stored(ctx)
 }
 
 // policyRollout enforces policies as the hub does best: with overrides.

@@ -54,6 +54,14 @@ func usagesOf(ctx context.Context, f *fleet.Fleet, moreWorkers ...*devstack.Proc
 	return u, err
 }
 
+// storedBy is what PostgreSQL stores for Temporal. The dev server has no database of its own.
+func storedBy(ctx context.Context, f *fleet.Fleet) (devstack.Stored, error) {
+	if _, database := f.Temporal.Servers(); database == nil {
+		return devstack.Stored{}, nil
+	}
+	return f.Temporal.Stored(ctx)
+}
+
 func (u *Usage) add(process *devstack.Process) error {
 	used, err := usageOf(process.PID())
 	u.CPUSeconds += used.CPUSeconds

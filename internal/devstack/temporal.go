@@ -123,6 +123,11 @@ type Stored struct {
 	Bytes int64 `json:"bytes"`
 }
 
+// Since is what is stored in addition to before.
+func (s Stored) Since(before Stored) Stored {
+	return Stored{Rows: s.Rows - before.Rows, Bytes: s.Bytes - before.Bytes}
+}
+
 // Stored returns what PostgreSQL stores for Temporal, without the space of deleted rows.
 func (t *Temporal) Stored(ctx context.Context) (all Stored, err error) {
 	for database := range databases {
