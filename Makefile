@@ -67,7 +67,7 @@ CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/har
 	./internal/manifest ./internal/observe ./internal/snapshot ./internal/statuspage/... ./internal/temporal ./internal/devstack/...)
 
 .PHONY: test
-test: servers build chromium containerd alertmanager prometheus supply-chain helm ## Run all tests, those on the real servers included; PKG=./starter/... runs some
+test: servers build chromium containerd alertmanager exim prometheus supply-chain helm ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
 	@$(MAKE) --no-print-directory --keep-going -j4 test-shared test-alone test-concurrent test-others test-standalone
 else
@@ -97,7 +97,7 @@ test-fast: helm ## Run the tests that need neither servers nor a browser
 	@$(GO_TEST) -short $(filter-out $(SERVER_TESTS),$(shell go list ./...))
 
 .PHONY: race
-race: servers build chromium containerd alertmanager prometheus supply-chain helm ## Run all tests under the race detector, which takes twice as long as test
+race: servers build chromium containerd alertmanager exim prometheus supply-chain helm ## Run all tests under the race detector, which takes twice as long as test
 	$(RACE_TEST) -p 2 ./internal/e2e ./...
 
 # The tests of the status page look at it in a browser. Without one only they fail.
@@ -137,6 +137,13 @@ alertmanager:
 	@command -v prometheus-alertmanager >/dev/null || { \
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends prometheus-alertmanager >/dev/null; \
 	} || echo "tests of notifications will fail: they need Debian's prometheus-alertmanager, which cannot be installed here: apt-get install prometheus-alertmanager"
+
+# The tests of notifications send it e-mails. It is not installed where another mail server is: it would replace that. Without it only they fail.
+.PHONY: exim
+exim:
+	@command -v exim4 >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && ! command -v sendmail >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends exim4-daemon-light >/dev/null; \
+	} || echo "tests of notifications will fail: they need Debian's exim4-daemon-light, which cannot be installed here: apt-get install exim4-daemon-light"
 
 # An end-to-end test scrapes with it, and its promtool tests the alerts. Without it only they fail.
 .PHONY: prometheus

@@ -1,4 +1,4 @@
-// Package notifications sends notifications to webhooks.
+// Package notifications sends notifications to webhooks and by e-mail.
 package notifications
 
 import (
@@ -25,8 +25,11 @@ type Activities struct {
 	Allowed allow.List
 }
 
-// SendNotification sends a notification of a fact to its receiver, as Send does.
+// SendNotification sends a notification of a fact to its receiver, as Send and SendEmail do.
 func (a *Activities) SendNotification(ctx context.Context, notice notify.Notice) error {
+	if notify.IsEmail(notice.URL) {
+		return SendEmail(ctx, a.Allowed, Email{ID: notice.ID, URL: notice.URL, Text: notice.Text()})
+	}
 	mediaType, body, err := notice.Payload()
 	if err != nil {
 		return temporal.Error(temporal.ErrInvalidSpec, err.Error(), nil)
@@ -34,7 +37,7 @@ func (a *Activities) SendNotification(ctx context.Context, notice notify.Notice)
 	return Send(ctx, a.Allowed, Message{ID: notice.ID, URL: notice.URL, MediaType: mediaType, Body: body})
 }
 
-// Message is a notification as its receiver gets it.
+// Message is a notification as a webhook gets it.
 type Message struct {
 	ID, URL, MediaType string
 	Body               []byte
@@ -80,7 +83,7 @@ func requestOf(ctx context.Context, receiver allow.Webhook, message Message) (*h
 	request.Header.Set("Webhook-Id", message.ID)
 	request.Header.Set("Webhook-Timestamp", sent)
 	if receiver.SecretFile != "" {
-		secret, err := credential("secretFile", receiver.SecretFile)
+		secret, err := credential("allow.webhooks: secretFile", receiver.SecretFile)
 		if err != nil {
 			return nil, err
 		}
@@ -89,7 +92,7 @@ func requestOf(ctx context.Context, receiver allow.Webhook, message Message) (*h
 		request.Header.Set("Webhook-Signature", "v1,"+base64.StdEncoding.EncodeToString(signature.Sum(nil)))
 	}
 	if receiver.TokenFile != "" {
-		token, err := credential("tokenFile", receiver.TokenFile)
+		token, err := credential("allow.webhooks: tokenFile", receiver.TokenFile)
 		if err != nil {
 			return nil, err
 		}
@@ -102,10 +105,10 @@ func requestOf(ctx context.Context, receiver allow.Webhook, message Message) (*h
 func credential(field, file string) ([]byte, error) {
 	text, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("allow.webhooks: %s: %w", field, err)
+		return nil, fmt.Errorf("%s: %w", field, err)
 	}
 	if text = bytes.TrimSpace(text); len(text) == 0 {
-		return nil, fmt.Errorf("allow.webhooks: %s %s: the file is empty", field, file)
+		return nil, fmt.Errorf("%s %s: the file is empty", field, file)
 	}
 	return text, nil
 }

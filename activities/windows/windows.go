@@ -1,4 +1,4 @@
-// Package windows holds the activities of maintenance windows: schedules, subscriptions, and notifications to webhooks.
+// Package windows holds the activities of maintenance windows: schedules, subscriptions, and notifications.
 package windows
 
 import (
@@ -13,6 +13,7 @@ import (
 	"drydock.dev/drydock/activities/notifications"
 	"drydock.dev/drydock/internal/allow"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/notify"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
 )
@@ -40,8 +41,8 @@ func (w *Activities) ReadCalendar(_ context.Context, in ReadCalendarInput) (wind
 	if err == nil && in.Defining {
 		invalid := windows.Check(&in.Object.Spec, field.NewPath("spec"))
 		for i, receiver := range in.Object.Spec.Notify {
-			if _, refused := w.Allowed.WebhookOf(receiver.URL); refused != nil {
-				invalid = append(invalid, field.Forbidden(field.NewPath("spec", "notify").Index(i).Child("url"), refused.Error()))
+			if refused := w.Allowed.CheckReceiver(field.NewPath("spec", "notify").Index(i), receiver.URL); refused != nil {
+				invalid = append(invalid, refused)
 			}
 		}
 		err = invalid.ToAggregate()
@@ -73,8 +74,11 @@ func (w *Activities) SubscribeToWindow(ctx context.Context, in SubscribeToWindow
 	return nil
 }
 
-// SendNotice sends a notification of a window to its receiver, as notifications.Send does.
+// SendNotice sends a notification of a window to its receiver, as notifications.Send and notifications.SendEmail do.
 func (w *Activities) SendNotice(ctx context.Context, notice windows.Notice) error {
+	if notify.IsEmail(notice.URL) {
+		return notifications.SendEmail(ctx, w.Allowed, notifications.Email{ID: notice.ID, URL: notice.URL, Text: notice.Text()})
+	}
 	body, err := json.Marshal(notice.Body)
 	if err != nil {
 		return err

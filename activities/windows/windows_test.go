@@ -178,6 +178,7 @@ func TestAReceiverThatIsNotAllowedGetsNothing(t *testing.T) {
 	err = receivers(t, "s").SendNotice(t.Context(), noticeTo("https://elsewhere.example.com/s3cret"))
 	require.ErrorContains(t, err, "host elsewhere.example.com: not a receiver of allow.webhooks")
 	require.NotContains(t, err.Error(), "s3cret")
+	require.ErrorContains(t, receivers(t, "s").SendNotice(t.Context(), noticeTo("mailto:ann@example.com")), "allow.email of the worker's clusters file has no mail server")
 }
 
 func TestACalendarIsScheduledOrRefused(t *testing.T) {
@@ -189,10 +190,11 @@ func TestACalendarIsScheduledOrRefused(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, time.Date(2026, 12, 1, 21, 0, 0, 0, time.UTC), schedule.Openings[0].Start.UTC())
 
-	object.Spec.Notify = []drydockv1.WindowNotification{{URL: "https://receiver", Leads: []drydockv1.Duration{"99999h"}}}
+	object.Spec.Notify = []drydockv1.WindowNotification{{URL: "https://receiver", Leads: []drydockv1.Duration{"99999h"}}, {URL: "mailto:ann@example.com"}}
 	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from, Defining: true})
 	require.ErrorContains(t, err, "spec.notify[0].leads[0]")
 	require.ErrorContains(t, err, "spec.notify[0].url: Forbidden: host receiver: not a receiver of allow.webhooks")
+	require.ErrorContains(t, err, "spec.notify[1].url: Forbidden: allow.email of the worker's clusters file has no mail server")
 	require.True(t, temporal.Final(err))
 	_, err = (&Activities{}).ReadCalendar(t.Context(), ReadCalendarInput{Object: object, From: from})
 	require.NoError(t, err, "an existing window continues")

@@ -134,7 +134,7 @@ func TestTheSchemaHasTheFieldsOfTheClustersFile(t *testing.T) {
 		return found
 	}
 	list := property(t, "clusters", "allow")
-	require.ElementsMatch(t, fieldsOf(allow.List{}), append(names(list), "webhooks"), "webhooks have secrets, which a ConfigMap must not have")
+	require.ElementsMatch(t, fieldsOf(allow.List{}), append(names(list), "webhooks", "email"), "these have secrets, which a ConfigMap must not have")
 	require.ElementsMatch(t, fieldsOf(allow.Job{}), names(property(t, "clusters", "allow", "jobs")["items"].(map[string]any)))
 	require.ElementsMatch(t, fieldsOf(discovery.Settings{}), names(property(t, "clusters", "discovery")))
 	require.ElementsMatch(t, fieldsOf(discovery.Secrets{}), names(property(t, "clusters", "discovery", "secrets")["items"].(map[string]any)))

@@ -20,8 +20,10 @@ type List struct {
 	PreparationImages []string `json:"preparationImages,omitempty"`
 	// HealthCheckHosts are the hosts to which health checks may send requests: host, host:port or host:* for any port; *.example.com for all below.
 	HealthCheckHosts Hosts `json:"healthCheckHosts,omitempty"`
-	// Webhooks are the receivers of notifications of maintenance windows. The first that has the address of a receiver counts.
+	// Webhooks are receivers of notifications. The first that has the address of a receiver counts.
 	Webhooks []Webhook `json:"webhooks,omitempty"`
+	// Email is how notifications are sent as e-mails. Absent: none are sent.
+	Email *Email `json:"email,omitempty"`
 }
 
 // Namespaces of Jobs on nodes. deploy/rbac creates both.
@@ -121,6 +123,9 @@ func (l List) Check(at *field.Path) field.ErrorList {
 	invalid = append(invalid, l.HealthCheckHosts.Check(at.Child("healthCheckHosts"))...)
 	for i, webhook := range l.Webhooks {
 		invalid = append(invalid, webhook.check(at.Child("webhooks").Index(i))...)
+	}
+	if l.Email != nil {
+		invalid = append(invalid, l.Email.check(at.Child("email"))...)
 	}
 	return invalid
 }

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
+	"drydock.dev/drydock/internal/notify"
 )
 
 // Hosts are patterns of hosts, as in HealthCheckHosts.
@@ -99,11 +100,25 @@ func (l List) WebhookOf(address string) (Webhook, error) {
 func (l List) CheckReceivers(at *field.Path, receivers []drydockv1.Notification) field.ErrorList {
 	var refused field.ErrorList
 	for i, receiver := range receivers {
-		if _, err := l.WebhookOf(receiver.URL); err != nil {
-			refused = append(refused, field.Forbidden(at.Index(i).Child("url"), err.Error()))
+		if err := l.CheckReceiver(at.Index(i), receiver.URL); err != nil {
+			refused = append(refused, err)
 		}
 	}
 	return refused
+}
+
+// CheckReceiver returns an error if the list does not allow the URL of a receiver; at is the path of the receiver.
+func (l List) CheckReceiver(at *field.Path, url string) *field.Error {
+	var err error
+	if notify.IsEmail(url) {
+		_, _, err = l.RecipientsOf(url)
+	} else {
+		_, err = l.WebhookOf(url)
+	}
+	if err != nil {
+		return field.Forbidden(at.Child("url"), err.Error())
+	}
+	return nil
 }
 
 // below reports whether a path is that of a receiver, or below it. A path that is not clean might be another one for its server.

@@ -85,6 +85,36 @@ func TestReceiversOfNotificationsAreAllowed(t *testing.T) {
 	require.NotContains(t, refused[0].Error(), "s3cret")
 }
 
+func TestAnEmailNeedsAllowedRecipients(t *testing.T) {
+	list := allow.List{Email: &allow.Email{Server: "smtp.example.com:587", Recipients: []string{"*@example.com", "Ann@partner.example"}}}
+	for url, allowed := range map[string]bool{
+		"mailto:ops@example.com":                          true,
+		"mailto:OPS@Example.Com,ann@partner.example":      true,
+		"mailto:ops@example.com,eve@elsewhere.example":    false,
+		"mailto:bob@partner.example":                      false,
+		"mailto:ops@sub.example.com":                      false,
+		"mailto:ops@example.com.elsewhere.example":        false,
+		"mailto:ops@example.com?bcc=eve@example.com":      false,
+		"mailto:ops%40example.com@elsewhere.example":      false,
+		"mailto:ops@example.com%0d%0aRCPT%20TO:%3Ceve@x>": false,
+	} {
+		recipients, server, err := list.RecipientsOf(url)
+		require.Equal(t, allowed, err == nil, "%s: %v", url, err)
+		require.Equal(t, allowed, len(recipients) > 0, url)
+		require.Equal(t, allowed, server.Server != "", url)
+	}
+	refused := list.CheckReceivers(field.NewPath("spec", "notify"), []drydockv1.Notification{{URL: "mailto:ops@example.com"}, {URL: "mailto:eve@elsewhere.example"}})
+	require.EqualError(t, refused.ToAggregate(), "spec.notify[1].url: Forbidden: eve@elsewhere.example: not one of allow.email.recipients of the worker's clusters file")
+	require.ErrorContains(t, allow.List{}.CheckReceiver(field.NewPath("a"), "mailto:ops@example.com"), "allow.email of the worker's clusters file has no mail server")
+}
+
+func TestTLSOfAMailServerIsRequiredUnlessNone(t *testing.T) {
+	require.Equal(t, allow.TLSStart, allow.Email{Server: "smtp.example.com:25"}.Mode())
+	require.Equal(t, allow.TLSImplicit, allow.Email{Server: "smtp.example.com:465"}.Mode())
+	require.Equal(t, allow.TLSStart, allow.Email{Server: "smtp.example.com:465", TLS: allow.TLSStart}.Mode())
+	require.Equal(t, allow.TLSNone, allow.Email{Server: "smtp.example.com:25", TLS: allow.TLSNone}.Mode())
+}
+
 func TestHostsOfAListAreChecked(t *testing.T) {
 	for _, tt := range []struct{ list, says string }{
 		{"healthCheckHosts: ['']", "allow.healthCheckHosts[0]: Invalid value"},
@@ -95,12 +125,26 @@ func TestHostsOfAListAreChecked(t *testing.T) {
 		{"webhooks: [{host: hooks.example.com}]", "allow.webhooks[0].secretFile: Required value: or tokenFile"},
 		{"webhooks: [{secretFile: s}]", "allow.webhooks[0].host: Invalid value"},
 		{"webhooks: [{host: hooks.example.com, secretFile: s, path: a/../b}]", "allow.webhooks[0].path: Invalid value"},
+		{"email: {from: a@b.c, recipients: ['*@b.c']}", "allow.email.server: Invalid value"},
+		{"email: {server: smtp.b.c, from: a@b.c, recipients: ['*@b.c']}", "allow.email.server: Invalid value"},
+		{"email: {server: '*.b.c:25', from: a@b.c, recipients: ['*@b.c']}", "allow.email.server: Invalid value"},
+		{"email: {server: 'smtp.b.c:0', from: a@b.c, recipients: ['*@b.c']}", "allow.email.server: Invalid value"},
+		{"email: {server: 'smtp.b.c:25', recipients: ['*@b.c']}", "allow.email.from: Invalid value"},
+		{"email: {server: 'smtp.b.c:25', from: 'Drydock <a@b>, <c@d>', recipients: ['*@b.c']}", "allow.email.from: Invalid value"},
+		{"email: {server: 'smtp.b.c:25', from: a@b.c}", "allow.email.recipients: Required value"},
+		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['*']}", "allow.email.recipients[0]: Invalid value"},
+		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: [d@b.c, '*@*.c']}", "allow.email.recipients[1]: Invalid value"},
+		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['*@b.c'], tls: Maybe}", "allow.email.tls: Unsupported value"},
+		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['*@b.c'], username: a}", "allow.email.passwordFile: Required value"},
+		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['*@b.c'], passwordFile: a}", "allow.email.username: Required value"},
+		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['*@b.c'], username: a, passwordFile: a, tls: None}", "allow.email.username: Forbidden"},
 	} {
 		var list allow.List
 		require.NoError(t, yaml.UnmarshalStrict([]byte(tt.list), &list))
 		require.ErrorContains(t, list.Check(field.NewPath("allow")).ToAggregate(), tt.says)
 	}
 	var good allow.List
-	require.NoError(t, yaml.UnmarshalStrict([]byte("{healthCheckHosts: [a.b, 'a:*', '*.a:80', '10.0.0.1:1', '::1', '[::1]:80'], webhooks: [{host: a, path: /x, tokenFile: t}]}"), &good))
+	require.NoError(t, yaml.UnmarshalStrict([]byte("{healthCheckHosts: [a.b, 'a:*', '*.a:80', '10.0.0.1:1', '::1', '[::1]:80'], webhooks: [{host: a, path: /x, tokenFile: t}], "+
+		"email: {server: '[::1]:2525', from: 'Drydock <a@b.c>', recipients: ['*@b.c', d@e.f], username: u, passwordFile: p, caFile: c, tls: StartTLS}}"), &good))
 	require.Empty(t, good.Check(field.NewPath("allow")))
 }

@@ -39,7 +39,7 @@ func tenantNamesReceivers(t *testing.T) {
 	hub := asMallory(t, theFleet.Hub)
 	refused := []string{
 		"http://169.254.169.254/latest/meta-data", "https://[fe80::1]/", "https://10.0.0.1/", "http://localhost:8080/", "https://127.0.0.1.evil.example.com/",
-		"https://127.0.0.1:443@evil.example.com/",
+		"https://127.0.0.1:443@evil.example.com/", "mailto:eve@example.com",
 	}
 	window := openWindow("refused", refused...)
 	require.NoError(t, hub.Create(t.Context(), window))

@@ -4,6 +4,7 @@ package endpoint
 
 import (
 	"context"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"os"
 	"slices"
 	"syscall"
 	"time"
@@ -84,6 +86,25 @@ func public(address netip.Addr) bool {
 	address = address.Unmap()
 	return address.IsGlobalUnicast() && !address.IsPrivate() &&
 		!slices.ContainsFunc(notPublic, func(network netip.Prefix) bool { return network.Contains(address) })
+}
+
+// TrustedCAs are the CAs of the system and those in a file; nil: only the former.
+func TrustedCAs(file string) (*x509.CertPool, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		return nil, err
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		return nil, fmt.Errorf("CAs of the system: %w", err)
+	}
+	if !pool.AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s has no certificate in PEM", file)
+	}
+	return pool, nil
 }
 
 // cause is the error without the address that net/url puts before it.

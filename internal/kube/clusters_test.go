@@ -296,6 +296,22 @@ func TestAClustersFileIsReadStrictlyAndAllErrorsAreReported(t *testing.T) {
 	}
 }
 
+func TestFilesOfReceiversAreRelativeToTheClustersFile(t *testing.T) {
+	directory := t.TempDir()
+	path := filepath.Join(directory, "clusters.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(`
+clusters: [{name: a, context: a}]
+allow:
+  webhooks: [{host: a, secretFile: secret, tokenFile: /etc/token}]
+  email: {server: "a:25", from: a@b.c, recipients: ["*@b.c"], username: u, passwordFile: password, caFile: /etc/ca.crt}
+`), 0o600))
+	source, err := kube.FromClustersFile(path)
+	require.NoError(t, err)
+	allowed := source.Allowed()
+	require.Equal(t, []string{filepath.Join(directory, "secret"), "/etc/token"}, []string{allowed.Webhooks[0].SecretFile, allowed.Webhooks[0].TokenFile})
+	require.Equal(t, []string{filepath.Join(directory, "password"), "/etc/ca.crt"}, []string{allowed.Email.PasswordFile, allowed.Email.CAFile})
+}
+
 func TestKubeconfigPathsAreRelativeToTheClustersFile(t *testing.T) {
 	directory := t.TempDir()
 	kubeconfig, err := os.ReadFile(stack.Cluster("spoke").KubeconfigFile)

@@ -89,6 +89,9 @@ func (f ClustersFile) source(path string) Source {
 		webhook := &f.Allow.Webhooks[i]
 		webhook.SecretFile, webhook.TokenFile = relativeTo(directory, webhook.SecretFile), relativeTo(directory, webhook.TokenFile)
 	}
+	if email := f.Allow.Email; email != nil {
+		email.PasswordFile, email.CAFile = relativeTo(directory, email.PasswordFile), relativeTo(directory, email.CAFile)
+	}
 	if f.Hub != nil {
 		source.hub = f.Hub.access(directory)
 	}

@@ -77,6 +77,23 @@ func invalidFiles() []invalidCase {
 			name: "no name", text: strings.Replace(rollout(""), "name: r", "namespace: prod", 1),
 			lines: []string{"f: ClusterGroupUpgrade prod/: metadata.name: must be set"},
 		},
+		{
+			name: "receivers whose fields exclude each other", text: rollout("notify: [{url: 'mailto:ann@example.com', format: Slack}, {url: 'https://a', template: {title: a}}, {url: 'https://a', format: Slack, template: {title: a}}]"),
+			lines: []string{cgu + "spec.notify[0].format: Forbidden: e-mails have no format", cgu + "spec.notify[1].template: Forbidden: only e-mails and notifications with format Slack have a text"},
+		},
+		{
+			name: "receivers that cannot be notified", text: rollout("notify: [{url: 'mailto:ann@example.com?bcc=eve@example.com'}, {url: 'mailto:ann@example.com', template: {title: '{{ .Nmae }}', body: '{{ range .Name }}{{ end }}'}}]"),
+			lines: []string{
+				cgu + `spec.notify[0].url: Invalid value: "mailto:ann@example.com?bcc=eve@example.com": "ann@example.com?bcc=eve@example.com": must have no fields of a header: use the template; write mailto: and addresses, joined by commas`,
+				cgu + "spec.notify[1].template.body: Invalid value: range is not allowed",
+				cgu + `spec.notify[1].template.title: Invalid value: template: template:1:3: executing "template" at <.Nmae>: can't evaluate field Nmae in type notify.templateData`,
+			}, onlyOffline: true,
+		},
+		{
+			name: "a maintenance whose receiver cannot be notified", text: request("notify: [{url: 'mailto:ann@@example.com'}]"),
+			lines:       []string{nm + `spec.notify[0].url: Invalid value: "mailto:ann@@example.com": "ann@@example.com": is not an e-mail address such as ann@example.com; write mailto: and addresses, joined by commas`},
+			onlyOffline: true,
+		},
 		{name: "a namespace on a kind that has none", text: `
 apiVersion: lcm.mirantis.com/v1alpha1
 kind: ClusterMaintenanceRequest

@@ -165,7 +165,19 @@ func invalidWindows() []invalidCase {
 		},
 		{
 			name: "a webhook with an invalid URL", text: window(nightly + "duration: 4h\nnotify: [{url: 'ftp://a'}]"),
-			lines: []string{w + `spec.notify[0].url: Invalid value: "ftp://a": should match '^https?://.+'`},
+			lines: []string{w + `spec.notify[0].url: Invalid value: "ftp://a": should match '^(https?://|mailto:).+'`},
+		},
+		{
+			name: "a template for a webhook", text: window(nightly + "duration: 4h\nnotify: [{url: 'https://a', template: {title: a}}]"),
+			lines: []string{w + "spec.notify[0].template: Forbidden: only e-mails have a text"},
+		},
+		{
+			name: "e-mails that cannot be written", text: window(nightly + "duration: 4h\nnotify: [{url: 'mailto:ann'}, {url: 'mailto:ann@example.com', template: {title: '{{ .Start.Format \"15:04\" }}', body: '{{ .Event }}'}}]"),
+			lines: []string{
+				w + `spec.notify[0].url: Invalid value: "mailto:ann": "ann": is not an e-mail address such as ann@example.com; write mailto: and addresses, joined by commas`,
+				w + `spec.notify[1].template.body: Invalid value: template: template:1:3: executing "template" at <.Event>: can't evaluate field Event in type windows.templateData`,
+				w + `spec.notify[1].template.title: Invalid value: template: template:1:9: executing "template" at <.Start.Format>: error calling Format: value method drydock.dev/drydock/internal/notify.Instant.Format called using nil *Instant pointer`,
+			}, onlyOffline: true,
 		},
 		{
 			name: "a maintenance that ends before it starts", text: announced("scheduledStart: 2026-03-28T02:00:00Z\nscheduledEnd: 2026-03-28T01:00:00Z"),

@@ -11,6 +11,7 @@ import (
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
 	sreportalv1 "drydock.dev/drydock/internal/apis/sreportal/v1alpha1"
 	"drydock.dev/drydock/internal/drain"
+	"drydock.dev/drydock/internal/notify"
 	"drydock.dev/drydock/internal/portal"
 	"drydock.dev/drydock/internal/precache"
 	"drydock.dev/drydock/internal/rollout"
@@ -28,6 +29,7 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 		invalid = append(invalid, rollout.CheckStrategy(&object.Spec)...)
 		invalid = append(invalid, rollout.CheckTemplates(&object.Spec)...)
 		invalid = append(invalid, validateHealthChecks(object.Spec.HealthChecks, spec.Child("healthChecks"))...)
+		invalid = append(invalid, notify.CheckReceivers(spec.Child("notify"), object.Spec.Notify, "rollout")...)
 		if remediation := object.Spec.NodeMaintenance; remediation != nil {
 			invalid = append(invalid, validateRemediation(remediation, spec.Child("nodeMaintenance"))...)
 		}
@@ -35,7 +37,8 @@ func validateMeaning(object runtime.Object) field.ErrorList {
 	case *ranv1.PreCachingConfig:
 		return precache.CheckConfig(&object.Spec)
 	case *maintenancev1.NodeMaintenance:
-		return validateNodeWork(object.Spec.WaitForPodCompletion, object.Spec.DrainSpec, object.Spec.HealthChecks, spec)
+		invalid := validateNodeWork(object.Spec.WaitForPodCompletion, object.Spec.DrainSpec, object.Spec.HealthChecks, spec)
+		return append(invalid, notify.CheckReceivers(spec.Child("notify"), object.Spec.Notify, "maintenance")...)
 	case *maintenancev1.MaintenanceOperatorConfig:
 		var invalid field.ErrorList
 		for i, budget := range object.Spec.Budgets {

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 )
 
@@ -30,10 +32,12 @@ type Fact struct {
 // Notice is a notification of a fact to one receiver.
 type Notice struct {
 	// ID identifies the fact and the receiver. It is the same for every attempt.
-	ID     string                       `json:"id"`
-	URL    string                       `json:"url"`
-	Format drydockv1.NotificationFormat `json:"format"`
-	Fact   Fact                         `json:"fact"`
+	ID  string `json:"id"`
+	URL string `json:"url"`
+	// Format of a webhook.
+	Format   drydockv1.NotificationFormat    `json:"format,omitempty"`
+	Template *drydockv1.NotificationTemplate `json:"template,omitempty"`
+	Fact     Fact                            `json:"fact"`
 }
 
 // Wants reports whether a receiver is notified of an event.
@@ -43,11 +47,7 @@ func Wants(receiver drydockv1.Notification, event drydockv1.NotificationEvent) b
 
 // To returns the notice of a fact for a receiver. id identifies the fact.
 func To(receiver drydockv1.Notification, id string, fact Fact) Notice {
-	format := receiver.Format
-	if format == "" {
-		format = drydockv1.FormatCloudEvents
-	}
-	return Notice{ID: id + "/" + Short(receiver.URL), URL: receiver.URL, Format: format, Fact: fact}
+	return Notice{ID: id + "/" + Short(receiver.URL), URL: receiver.URL, Format: receiver.Format, Template: receiver.Template, Fact: fact}
 }
 
 // BlockedAfter is how long a wait lasts before a receiver is notified of it.
@@ -65,12 +65,13 @@ func Short(url string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// Payload returns the media type and the body of a notification.
+// Payload returns the media type and the body of a notification for a webhook.
 func (n Notice) Payload() (mediaType string, body []byte, err error) {
 	const plainJSON = "application/json"
 	switch n.Format {
 	case drydockv1.FormatSlack:
-		body, err = json.Marshal(map[string]string{"text": n.Fact.slack()})
+		text := n.Fact.forSlack().text(n.Template)
+		body, err = json.Marshal(map[string]string{"text": strings.Trim(text.Title+"\n"+text.Body, "\n")})
 		return plainJSON, body, err
 	case drydockv1.FormatAlertmanager:
 		body, err = json.Marshal([]alert{n.Fact.alert()})
@@ -95,16 +96,64 @@ type cloudEvent struct {
 	Data        Fact      `json:"data"`
 }
 
+// Text is the notification of an e-mail.
+func (n Notice) Text() Text { return n.Fact.text(n.Template) }
+
 // Text is the fact as a sentence.
 func (f Fact) Text() string {
-	text := f.Kind + " " + f.Name + ": " + words[f.Event]
+	if f.Message == "" {
+		return f.title()
+	}
+	return f.title() + ": " + f.Message
+}
+
+func (f Fact) title() string {
+	title := f.Kind + " " + f.Name + ": " + words[f.Event]
 	if f.Reason != "" && f.Reason != string(f.Event) {
-		text += " (" + f.Reason + ")"
+		title += " (" + f.Reason + ")"
 	}
-	if f.Message != "" {
-		text += ": " + f.Message
+	return title
+}
+
+// text is the fact by a template; nil: the default.
+func (f Fact) text(by *drydockv1.NotificationTemplate) Text {
+	return Render(by, Text{Title: f.title(), Body: f.Message}, f.templateData())
+}
+
+// templateData is what a template has of a fact. docs/reference/notifications.md describes it.
+type templateData struct {
+	Event, Kind, Name, Reason, Message string
+	Time                               Instant
+}
+
+func (f Fact) templateData() templateData {
+	return templateData{Event: string(f.Event), Kind: f.Kind, Name: f.Name, Reason: f.Reason, Message: f.Message, Time: NewInstant(f.At)}
+}
+
+// CheckReceivers returns the errors of receivers that a schema cannot express; at is their path, and kind the kind of the work.
+func CheckReceivers(at *field.Path, receivers []drydockv1.Notification, kind string) field.ErrorList {
+	var invalid field.ErrorList
+	var samples []any
+	for event := range words {
+		// A wait for an approval has no reason, and a start may have no message.
+		samples = append(samples, Fact{Event: event, Kind: kind, Name: "namespace/name"}.templateData(),
+			Fact{Event: event, Kind: kind, Name: "namespace/name", Reason: "Reason", Message: "message"}.templateData())
 	}
-	return text
+	for i, receiver := range receivers {
+		invalid = append(invalid, CheckReceiver(at.Index(i), receiver.URL, receiver.Template, samples...)...)
+	}
+	return invalid
+}
+
+// CheckReceiver returns the errors of a receiver at a path. The samples are data for its template.
+func CheckReceiver(at *field.Path, url string, template *drydockv1.NotificationTemplate, samples ...any) field.ErrorList {
+	var invalid field.ErrorList
+	if IsEmail(url) {
+		if _, err := Recipients(url); err != nil {
+			invalid = append(invalid, field.Invalid(at.Child("url"), url, err.Error()))
+		}
+	}
+	return append(invalid, CheckTemplate(at.Child("template"), template, samples...)...)
 }
 
 // words are the events in the words of a sentence.
@@ -113,9 +162,11 @@ var words = map[drydockv1.NotificationEvent]string{
 	drydockv1.EventReady: "is ready for its requestor", drydockv1.EventHeld: "is held", drydockv1.EventFailed: "failed", drydockv1.EventCompleted: "completed",
 }
 
-// slack escapes what Slack would take for markup.
-func (f Fact) slack() string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(f.Text())
+// forSlack escapes what Slack would take for markup. Templates may have markup.
+func (f Fact) forSlack() Fact {
+	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace
+	f.Name, f.Reason, f.Message = escape(f.Name), escape(f.Reason), escape(f.Message)
+	return f
 }
 
 // alert is an alert of Alertmanager's API. Its labels identify it.

@@ -39,7 +39,7 @@ func TestAMessageForSlackHasNoMarkup(t *testing.T) {
 	require.Equal(t, "application/json", mediaType)
 	var message map[string]string
 	require.NoError(t, json.Unmarshal([]byte(body), &message))
-	require.Equal(t, map[string]string{"text": "rollout prod/november: is blocked (DisruptionBudget): shop/web allows 0 of &lt;3&gt;"}, message)
+	require.Equal(t, map[string]string{"text": "rollout prod/november: is blocked (DisruptionBudget)\nshop/web allows 0 of &lt;3&gt;"}, message)
 }
 
 func TestAnAlertEndsWhenItsStateEnds(t *testing.T) {

@@ -12,13 +12,13 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"golang.org/x/net/http/httpproxy"
 
 	"drydock.dev/drydock/internal/allow"
+	"drydock.dev/drydock/internal/endpoint"
 	"drydock.dev/drydock/internal/precache"
 )
 
@@ -47,7 +47,7 @@ const defaultTimeout = 20 * time.Second
 // New returns a client that sends requests to these hosts; none: it looks up nothing. It trusts the CAs of the system and those in caFile, if there is one, and uses
 // the proxy of the environment.
 func New(hosts allow.Hosts, caFile string) (*Client, error) {
-	trusted, err := trustedCAs(caFile)
+	trusted, err := endpoint.TrustedCAs(caFile)
 	if err != nil {
 		return nil, err
 	}
@@ -64,25 +64,6 @@ func New(hosts allow.Hosts, caFile string) (*Client, error) {
 		CheckRedirect: c.checkRedirect,
 	}
 	return c, nil
-}
-
-// trustedCAs are the CAs of the system and those in a file; nil: only the former.
-func trustedCAs(file string) (*x509.CertPool, error) {
-	if file == "" {
-		return nil, nil
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return nil, err
-	}
-	pool, err := x509.SystemCertPool()
-	if err != nil {
-		return nil, fmt.Errorf("CAs of the system: %w", err)
-	}
-	if !pool.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate in PEM", file)
-	}
-	return pool, nil
 }
 
 // checkRedirect follows redirects to allowed hosts, and from https only to https.

@@ -44,7 +44,7 @@ func Check(spec *drydockv1.MaintenanceWindowSpec, path *field.Path) field.ErrorL
 	if w := r.window(spec, path); len(r.invalid) == 0 && r.incomplete == nil {
 		r.leads(w, spec.Notify, path.Child("notify"))
 	}
-	return r.invalid
+	return append(r.invalid, checkReceivers(path.Child("notify"), spec.Notify)...)
 }
 
 // CheckMaintenance returns the errors in the times of a maintenance that a schema cannot express. path is the path of the spec.

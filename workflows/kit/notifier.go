@@ -19,12 +19,14 @@ const (
 	// notifyFor limits the retries for a receiver that does not answer. notifyPause is the longest pause between them.
 	notifyFor   = 24 * time.Hour
 	notifyPause = 10 * time.Minute
+	// notifyTimeout limits one attempt: mail servers may be slow on purpose.
+	notifyTimeout = time.Minute
 )
 
 // WithNotificationRetries returns the context of an activity that sends a notification.
 func WithNotificationRetries(ctx workflow.Context, summary string) workflow.Context {
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout:    2 * EffectTimeout,
+		StartToCloseTimeout:    notifyTimeout,
 		ScheduleToCloseTimeout: notifyFor,
 		Summary:                temporal.Cut(summary, 200),
 		RetryPolicy: &sdktemporal.RetryPolicy{

@@ -16,10 +16,14 @@ import (
 const (
 	chat  = "https://chat.example.com/hook"
 	pager = "https://alerts.example.com/api/v2/alerts"
+
+	mailbox = "mailto:ann@example.com"
 )
 
 func notifying(in nodemaintenance.Input) nodemaintenance.Input {
-	in.Object.Spec.Notify = []drydockv1.Notification{{URL: chat}, {URL: pager, Format: drydockv1.FormatAlertmanager}}
+	in.Object.Spec.Notify = []drydockv1.Notification{
+		{URL: chat}, {URL: pager, Format: drydockv1.FormatAlertmanager}, {URL: mailbox, Template: &drydockv1.NotificationTemplate{Title: "{{ .Event }} of {{ .Kind }}"}},
+	}
 	return in
 }
 
@@ -33,6 +37,8 @@ func TestReceiversFollowAMaintenance(t *testing.T) {
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{"Started", "Ready", "Completed"}, notices.Events(chat))
 	require.Equal(t, []string{"Started", "Ready", "Ready resolved", "Completed"}, notices.Events(pager))
+	require.Equal(t, []string{"Started", "Ready", "Completed"}, notices.Events(mailbox))
+	require.Equal(t, "Ready of maintenance", notices.ByURL[mailbox][1].Text().Title)
 	require.Equal(t, "maintenance "+in.Cluster+"/"+in.Object.Namespace+"/"+in.Object.Name+": completed: node "+in.Object.Spec.NodeName+" in cluster "+in.Cluster, notices.ByURL[chat][2].Fact.Text())
 }
 

@@ -182,10 +182,14 @@ const (
 )
 
 // WindowNotification says where to send notifications of a window.
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || self.url.startsWith('mailto:')",fieldPath=".template",reason=FieldValueForbidden,message="only e-mails have a text"
 type WindowNotification struct {
-	// URL of the webhook.
-	// +kubebuilder:validation:Pattern=`^https?://.+`
+	// URL of the webhook, or mailto: and the addresses of an e-mail, joined by commas.
+	// +kubebuilder:validation:Pattern=`^(https?://|mailto:).+`
 	URL string `json:"url"`
+	// Template of the text of e-mails.
+	// +optional
+	Template *NotificationTemplate `json:"template,omitempty"`
 	// Leads are the times before a start at which to send a notification of it.
 	// +kubebuilder:validation:MaxItems=8
 	// +optional

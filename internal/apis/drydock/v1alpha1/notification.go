@@ -1,14 +1,18 @@
 package v1alpha1
 
 // Notification is a receiver of notifications about a piece of work.
+// +kubebuilder:validation:XValidation:rule="!has(self.format) || !self.url.startsWith('mailto:')",fieldPath=".format",reason=FieldValueForbidden,message="e-mails have no format"
+// +kubebuilder:validation:XValidation:rule="!has(self.template) || self.url.startsWith('mailto:') || has(self.format) && self.format == 'Slack'",fieldPath=".template",reason=FieldValueForbidden,message="only e-mails and notifications with format Slack have a text"
 type Notification struct {
-	// URL of the receiver.
-	// +kubebuilder:validation:Pattern=`^https?://.+`
+	// URL of the receiver: of a webhook, or mailto: and the addresses of an e-mail, joined by commas.
+	// +kubebuilder:validation:Pattern=`^(https?://|mailto:).+`
 	URL string `json:"url"`
-	// Format of the notifications.
-	// +kubebuilder:default=CloudEvents
+	// Format of the notifications of a webhook. Absent: CloudEvents.
 	// +optional
 	Format NotificationFormat `json:"format,omitempty"`
+	// Template of the text of e-mails and of notifications with format Slack.
+	// +optional
+	Template *NotificationTemplate `json:"template,omitempty"`
 	// Events of which it is notified. Absent: all.
 	// +kubebuilder:validation:MaxItems=8
 	// +optional
@@ -17,6 +21,18 @@ type Notification struct {
 	// +kubebuilder:default="30m"
 	// +optional
 	BlockedAfter Duration `json:"blockedAfter,omitempty"`
+}
+
+// NotificationTemplate has Go templates of the text that people read.
+type NotificationTemplate struct {
+	// Title is the subject of an e-mail, and the first line in a chat. Absent: what has happened.
+	// +kubebuilder:validation:MaxLength=512
+	// +optional
+	Title string `json:"title,omitempty"`
+	// Body is the text below the title. Absent: the message of the event.
+	// +kubebuilder:validation:MaxLength=4096
+	// +optional
+	Body string `json:"body,omitempty"`
 }
 
 // NotificationFormat is the format of the notifications for a receiver.
