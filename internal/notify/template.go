@@ -66,11 +66,12 @@ func CheckTemplate(at *field.Path, checked *drydockv1.NotificationTemplate, samp
 		return nil
 	}
 	for _, part := range []struct{ name, text string }{{"title", checked.Title}, {"body", checked.Body}} {
-		for _, sample := range samples {
-			if _, err := execute(part.text, sample, maxBody); err != nil {
-				invalid = append(invalid, field.Invalid(at.Child(part.name), field.OmitValueType{}, err.Error()))
-				break
-			}
+		parsed, err := parseTemplate(part.text)
+		for i := 0; err == nil && i < len(samples); i++ {
+			_, err = output(parsed, samples[i], maxBody)
+		}
+		if err != nil {
+			invalid = append(invalid, field.Invalid(at.Child(part.name), field.OmitValueType{}, err.Error()))
 		}
 	}
 	return invalid
@@ -78,24 +79,29 @@ func CheckTemplate(at *field.Path, checked *drydockv1.NotificationTemplate, samp
 
 // execute returns the output of a template, cut to a limit in bytes.
 func execute(text string, data any, limit int) (string, error) {
-	trees, err := parse.Parse("template", text, "", "", functions)
-	if err == nil && len(trees) > 1 {
-		err = errors.New("define and block are not allowed")
-	}
+	parsed, err := parseTemplate(text)
 	if err != nil {
 		return "", err
+	}
+	return output(parsed, data, limit)
+}
+
+func parseTemplate(text string) (*template.Template, error) {
+	trees, err := parse.Parse("template", text, "", "", functions)
+	if err != nil {
+		return nil, err
+	}
+	if len(trees) > 1 {
+		return nil, errors.New("define and block are not allowed")
 	}
 	tree := trees["template"]
-	if tree == nil || tree.Root == nil {
-		return "", nil
-	}
 	if err := checkNodes(tree.Root); err != nil {
-		return "", err
+		return nil, err
 	}
-	parsed, err := template.New("template").AddParseTree("template", tree)
-	if err != nil {
-		return "", err
-	}
+	return template.New("template").AddParseTree("template", tree)
+}
+
+func output(parsed *template.Template, data any, limit int) (string, error) {
 	out := &limited{left: limit}
 	if err := parsed.Execute(out, data); err != nil && !errors.Is(err, errFull) {
 		return "", err
