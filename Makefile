@@ -142,7 +142,7 @@ alertmanager:
 .PHONY: exim
 exim:
 	@command -v exim4 >/dev/null || { \
-		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && ! command -v sendmail >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends exim4-daemon-light >/dev/null; \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && ! command -v sendmail >/dev/null && apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq --no-install-recommends exim4-daemon-light >/dev/null; \
 	} || echo "tests of notifications will fail: they need Debian's exim4-daemon-light, which cannot be installed here: apt-get install exim4-daemon-light"
 
 # An end-to-end test scrapes with it, and its promtool tests the alerts. Without it only they fail.
