@@ -271,10 +271,10 @@ chart: helm ## Package the Helm chart in bin/chart (VERSION=v1.2.3)
 RELEASE_URL ?= https://drydock.dev/releases/$(VERSION)
 RELEASE_PLATFORMS ?=
 DOCS_URL ?=
-RELEASE = $(TOOLS)/release --version '$(VERSION)' --url '$(RELEASE_URL)' --docs-url '$(DOCS_URL)' $(if $(RELEASE_PLATFORMS),--platforms '$(RELEASE_PLATFORMS)') --created "$$(git log -1 --format=%ct)"
+RELEASE = $(TOOLS)/release --version '$(VERSION)' --url '$(RELEASE_URL)' --docs-url '$(DOCS_URL)' $(if $(RELEASE_PLATFORMS),--platforms '$(RELEASE_PLATFORMS)') $(if $(REGISTRY),--registry '$(REGISTRY)') --created "$$(git log -1 --format=%ct)"
 
 .PHONY: release
-release: ## Build the files of a release in bin/release (VERSION=v1.2.3): archives, SBOMs, images, chart, checksums, manifests of krew and Homebrew, notes; REGISTRY=host/path pushes the images
+release: ## Build the files of a release in bin/release (VERSION=v1.2.3): archives, SBOMs, images, chart, checksums, manifests of krew and Homebrew, notes; REGISTRY=host/path pushes the images, and the chart takes them from there
 	@rm -rf bin/release
 	@$(GO_BUILD) -o $(TOOLS)/release ./deploy/release
 	@$(RELEASE) --check

@@ -86,7 +86,7 @@ func (r release) write(name string, content []byte) error {
 	return os.WriteFile(filepath.Join(r.out, name), content, 0o644)
 }
 
-// packChart packs the chart again: Helm's package has the times and modes of the checkout.
+// packChart packs the chart again, with the registry of its images: Helm's package has the times and modes of the checkout.
 func (r release) packChart() error {
 	if r.chart == "" {
 		return nil
@@ -109,11 +109,29 @@ func (r release) packChart() error {
 			if err != nil {
 				return fmt.Errorf("--chart %s: %w", r.chart, err)
 			}
-			if err := r.addContent(files, header.Name, packed, header.Size, 0o644); err != nil {
+			text, err := io.ReadAll(packed)
+			if err != nil {
+				return fmt.Errorf("--chart %s: %w", r.chart, err)
+			}
+			if header.Name == "drydock/values.yaml" && r.registry != "" {
+				if text, err = r.setRegistry(text); err != nil {
+					return fmt.Errorf("--chart %s: %w", r.chart, err)
+				}
+			}
+			if err := r.addContent(files, header.Name, bytes.NewReader(text), int64(len(text)), 0o644); err != nil {
 				return err
 			}
 		}
 	})
+}
+
+// setRegistry sets image.registry in the values of the chart, which keep their comments.
+func (r release) setRegistry(values []byte) ([]byte, error) {
+	unset := []byte("\n  registry: \"\"\n")
+	if bytes.Count(values, unset) != 1 {
+		return nil, fmt.Errorf("values.yaml does not have one line%s", unset)
+	}
+	return bytes.Replace(values, unset, fmt.Appendf(nil, "\n  registry: %q\n", r.registry), 1), nil
 }
 
 // packImages packs each image layout into a file, which registries' tools read as an OCI archive.

@@ -35,8 +35,10 @@ type release struct {
 	// changelog has the notes. docs replaces the beginning of its relative links.
 	changelog, docs string
 	chart, images   string
-	platforms       []string
-	programs        []gobuild.Program
+	// registry has the images, such as registry.example.com/drydock; empty: users say where they are.
+	registry  string
+	platforms []string
+	programs  []gobuild.Program
 	// checkOnly: nothing is built.
 	checkOnly bool
 }
@@ -64,6 +66,7 @@ func newCommand(programs ...gobuild.Program) *cobra.Command {
 	flags.StringVar(&r.changelog, "changelog", "docs/CHANGELOG.md", "file with the notes of the release")
 	flags.StringVar(&r.docs, "docs-url", "", "URL of the directory docs, for relative links in the notes")
 	flags.StringVar(&r.chart, "chart", "", "package of the chart")
+	flags.StringVar(&r.registry, "registry", "", "registry from which the chart takes the images, e.g. registry.example.com/drydock")
 	flags.StringVar(&r.images, "images", "", "directory with the image layouts")
 	flags.StringSliceVar(&r.platforms, "platforms", []string{"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64"}, "platforms of the archives")
 	flags.BoolVar(&r.checkOnly, "check", false, "only check the version and the notes")

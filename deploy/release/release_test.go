@@ -21,6 +21,7 @@ import (
 
 	"drydock.dev/drydock/internal/charttest"
 	"drydock.dev/drydock/internal/gobuild"
+	"drydock.dev/drydock/internal/kube"
 )
 
 // commitTime is that of the commit.
@@ -67,7 +68,7 @@ func TestAReleaseHasItsArchivesChartImagesAndManifests(t *testing.T) {
 	_, err := layout.Write(filepath.Join(images, "drydock-worker"), empty.Index)
 	require.NoError(t, err)
 	require.NoError(t, run(t, "--out", out, "--changelog", changelog(t, changes), "--chart", packageChart(t, time.Unix(commitTime+60, 0)), "--images", images,
-		"--docs-url", "https://git.example.com/blob/v0.1.0/docs"))
+		"--registry", "registry.example.com/drydock", "--docs-url", "https://git.example.com/blob/v0.1.0/docs"))
 
 	platform := "linux_" + runtime.GOARCH
 	names := []string{"checksums.txt", "drydock-0.1.0.tgz", "drydock-worker_0.1.0_image.tar", "drydock.homebrew.rb", "drydock.krew.yaml", "NOTES.md"}
@@ -106,9 +107,9 @@ func TestAReleaseHasItsArchivesChartImagesAndManifests(t *testing.T) {
 	require.True(t, slices.IsSortedFunc(strings.Split(strings.TrimSpace(content(t, filepath.Join(out, "checksums.txt"))), "\n"), func(a, b string) int {
 		return strings.Compare(strings.Fields(a)[1], strings.Fields(b)[1])
 	}), "checksums are found by the name of the file")
-	shown, err := charttest.Helm(t.Context(), "show", "chart", filepath.Join(out, "drydock-0.1.0.tgz"))
+	rendered, err := charttest.Helm(t.Context(), "template", "drydock", filepath.Join(out, "drydock-0.1.0.tgz"), "--namespace", kube.SystemNamespace)
 	require.NoError(t, err)
-	require.Contains(t, string(shown), "appVersion: v0.1.0")
+	require.Contains(t, string(rendered), "image: registry.example.com/drydock/drydock-standalone:v0.1.0")
 	image, _ := unpack(t, filepath.Join(out, "drydock-worker_0.1.0_image.tar"))
 	_, err = layout.FromPath(image)
 	require.NoError(t, err)
@@ -116,7 +117,7 @@ func TestAReleaseHasItsArchivesChartImagesAndManifests(t *testing.T) {
 	t.Run("the same commit gives the same archive", func(t *testing.T) {
 		again := release{
 			Builder: gobuild.Builder{Root: "../..", Version: "v0.1.0", Created: time.Unix(commitTime, 0).UTC(), SBOMTool: "../../bin/tools/cyclonedx-gomod"},
-			number:  "0.1.0", out: t.TempDir(), chart: packageChart(t, time.Unix(commitTime+3600, 0)),
+			number:  "0.1.0", out: t.TempDir(), registry: "registry.example.com/drydock", chart: packageChart(t, time.Unix(commitTime+3600, 0)),
 		}
 		require.NoError(t, again.archive(t.Context(), gobuild.CLI(), "linux/"+runtime.GOARCH))
 		require.NoError(t, again.packChart())
