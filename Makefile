@@ -121,6 +121,17 @@ postgresql:
 		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends postgresql >/dev/null; \
 	} || echo "tests on PostgreSQL will fail: they need Debian's postgresql, which cannot be installed here: apt-get install postgresql"
 
+# An emulator needs no rights when it is called by its name.
+.PHONY: emulator
+emulator:
+	@command -v qemu-aarch64-static >/dev/null || { \
+		test "$$(id -u)" = 0 && command -v apt-get >/dev/null && apt-get update -qq && apt-get install -qq --no-install-recommends qemu-user-static >/dev/null; \
+	} || { echo "needs Debian's qemu-user-static, which cannot be installed here: apt-get install qemu-user-static"; exit 1; }
+
+.PHONY: test-emulated
+test-emulated: emulator supply-chain ## Build the images for arm64, and run their programs in an emulator
+	IMAGE_ARCHITECTURE=arm64 $(GO_TEST) -count 1 ./deploy/images -run TestImagesRunInAnEmptyRoot
+
 # The programs of Temporal are compiled in the module of drydock-standalone, with the same flags: what both use is compiled once.
 .PHONY: e2e-postgres
 e2e-postgres: servers build postgresql ## Run the core of the end-to-end tests on Temporal as in production (a process for each service, PostgreSQL), and restart each of its servers

@@ -126,8 +126,8 @@ func (b builder) compile(ctx context.Context, image image, platform v1.Platform)
 	return program, b.Compile(ctx, image.source, platform.OS, platform.Architecture, program)
 }
 
-// image has two layers: what is the same in all images, and the program.
-func (b builder) image(image image, program string, platform v1.Platform) (v1.Image, error) {
+// layers has the files of an image: what is the same in all images, and the program.
+func layers(image image, program string) ([][]file, error) {
 	content, err := os.ReadFile(program)
 	if err != nil {
 		return nil, err
@@ -136,8 +136,16 @@ func (b builder) image(image image, program string, platform v1.Platform) (v1.Im
 	for _, link := range image.links {
 		files = append(files, file{path: strings.TrimPrefix(link, "/"), mode: 0o777, target: "/" + image.source.Name})
 	}
+	return [][]file{base(), files}, nil
+}
+
+func (b builder) image(image image, program string, platform v1.Platform) (v1.Image, error) {
+	layers, err := layers(image, program)
+	if err != nil {
+		return nil, err
+	}
 	built := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	for _, layer := range [][]file{base(), files} {
+	for _, layer := range layers {
 		compressed, err := b.layer(layer)
 		if err != nil {
 			return nil, err

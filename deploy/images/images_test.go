@@ -3,6 +3,7 @@ package main
 import (
 	"archive/tar"
 	"bytes"
+	"cmp"
 	"crypto/x509"
 	"fmt"
 	"io"
@@ -10,6 +11,7 @@ import (
 	"log"
 	"net/http/httptest"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"strings"
@@ -35,13 +37,16 @@ const (
 	version = "v1.2.3-test"
 )
 
+// architecture is that of the images in tests: of this machine, or as `make test-emulated` sets it.
+var architecture = cmp.Or(os.Getenv("IMAGE_ARCHITECTURE"), runtime.GOARCH)
+
 func testBuilder(t *testing.T, out string) builder {
 	t.Helper()
 	return builder{
 		Builder: gobuild.Builder{
 			Root: root, Version: version, Created: time.Date(2026, 11, 27, 12, 0, 0, 0, time.UTC), SBOMTool: filepath.Join(root, "bin/tools/cyclonedx-gomod"),
 		},
-		out: out, revision: "0123abc", platforms: []v1.Platform{{OS: "linux", Architecture: runtime.GOARCH}},
+		out: out, revision: "0123abc", platforms: []v1.Platform{{OS: "linux", Architecture: architecture}},
 	}
 }
 
@@ -70,10 +75,11 @@ func TestImagesRunInAnEmptyRoot(t *testing.T) {
 			require.NoError(t, err)
 			require.True(t, roots.AppendCertsFromPEM(pem))
 
-			requireReadOnly(t, unpacked)
 			config, err := built.ConfigFile()
 			require.NoError(t, err)
-			run := chroot.Command(t.Context(), unpacked, config.Config.Entrypoint[0], "--version")
+			command := append(emulator(t, unpacked), config.Config.Entrypoint[0], "--version")
+			requireReadOnly(t, unpacked)
+			run := chroot.Command(t.Context(), unpacked, command[0], command[1:]...)
 			run.Env = config.Config.Env
 			output, err := run.CombinedOutput()
 			require.NoError(t, err, "%s", output)
@@ -84,7 +90,22 @@ func TestImagesRunInAnEmptyRoot(t *testing.T) {
 	}
 }
 
-// tagged is the image of this machine's platform under the tag of the version, found as container runtimes find it.
+// emulator copies the emulator of the architecture into a root, and returns its path there; nil: this machine needs none.
+func emulator(t *testing.T, root string) []string {
+	t.Helper()
+	if architecture == runtime.GOARCH {
+		return nil
+	}
+	name := "qemu-" + map[string]string{"amd64": "x86_64", "arm64": "aarch64"}[architecture] + "-static"
+	path, err := exec.LookPath(name)
+	require.NoError(t, err)
+	program, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(root, name), program, 0o755))
+	return []string{"/" + name}
+}
+
+// tagged is the image under the tag of the version, found as container runtimes find it.
 func tagged(t *testing.T, dir string) v1.Image {
 	t.Helper()
 	top, err := layout.ImageIndexFromPath(dir)
@@ -92,7 +113,7 @@ func tagged(t *testing.T, dir string) v1.Image {
 	manifest, err := top.IndexManifest()
 	require.NoError(t, err)
 	require.Equal(t, version, manifest.Manifests[0].Annotations[annotationRef])
-	built, err := charttest.ImageOf(dir)
+	built, err := charttest.ImageOf(dir, architecture)
 	require.NoError(t, err)
 	digest, err := built.Digest()
 	require.NoError(t, err)
@@ -133,7 +154,7 @@ func requireConfig(t *testing.T, built v1.Image, image image) {
 	require.Equal(t, []string{"/" + image.source.Name}, config.Config.Entrypoint)
 	require.Empty(t, config.Config.Cmd)
 	require.Subset(t, config.Config.Env, []string{"HOME=/", "USER=drydock"}, "also another user has a name")
-	require.Equal(t, runtime.GOARCH, config.Architecture)
+	require.Equal(t, architecture, config.Architecture)
 	require.Equal(t, "linux", config.OS)
 	require.Equal(t, version, config.Config.Labels["org.opencontainers.image.version"])
 	require.Equal(t, "0123abc", config.Config.Labels["org.opencontainers.image.revision"])

@@ -54,5 +54,6 @@ func newCommand() *cobra.Command {
 	flags.StringVar(&b.registry, "registry", "", "also push the images there, e.g. registry.example.com/drydock, with the credentials that docker login or podman login saved")
 	flags.StringVar(&b.revision, "revision", "", "commit that the programs are built from")
 	flags.StringSliceVar(&platforms, "platforms", []string{"linux/amd64", "linux/arm64"}, "platforms of each image")
+	cmd.AddCommand(newRootCommand())
 	return cmd
 }

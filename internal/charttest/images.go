@@ -8,15 +8,14 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
 )
 
-// ImageOf returns the image of this machine's platform in an OCI layout of deploy/images, found as container runtimes find it.
-func ImageOf(dir string) (v1.Image, error) {
+// ImageOf returns the image for Linux and an architecture in an OCI layout of deploy/images, found as container runtimes find it.
+func ImageOf(dir, architecture string) (v1.Image, error) {
 	top, err := layout.ImageIndexFromPath(dir)
 	if err != nil {
 		return nil, err
@@ -34,11 +33,11 @@ func ImageOf(dir string) (v1.Image, error) {
 		return nil, err
 	}
 	for _, one := range listed.Manifests {
-		if one.Platform.OS == "linux" && one.Platform.Architecture == runtime.GOARCH {
+		if one.Platform.OS == "linux" && one.Platform.Architecture == architecture {
 			return platforms.Image(one.Digest)
 		}
 	}
-	return nil, fmt.Errorf("%s has no image for linux/%s", dir, runtime.GOARCH)
+	return nil, fmt.Errorf("%s has no image for linux/%s", dir, architecture)
 }
 
 // Unpack writes the files of an image to a directory, and returns their headers.

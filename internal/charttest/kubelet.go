@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path"
 	"path/filepath"
+	"runtime"
 	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
@@ -146,7 +147,7 @@ func (k Kubelet) install(name, root string) (v1.Config, error) {
 	if k.Images == "" {
 		return v1.Config{Entrypoint: []string{"/" + name}, Env: []string{"PATH=/", "HOME=/", "USER=drydock"}}, copyProgram(filepath.Join(k.Programs, name), filepath.Join(root, name))
 	}
-	image, err := ImageOf(filepath.Join(k.Images, name))
+	image, err := ImageOf(filepath.Join(k.Images, name), runtime.GOARCH)
 	if err != nil {
 		return v1.Config{}, err
 	}

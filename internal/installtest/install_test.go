@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"testing"
 	"time"
 
@@ -138,7 +139,7 @@ func (i installation) start(kind, name string) {
 // cli runs a command of the CLI in its image, and returns what it prints.
 func (s site) cli(args ...string) string {
 	s.Helper()
-	image, err := charttest.ImageOf(filepath.Join(s.packages, "images/drydock"))
+	image, err := charttest.ImageOf(filepath.Join(s.packages, "images/drydock"), runtime.GOARCH)
 	require.NoError(s, err)
 	root := s.TempDir()
 	_, err = charttest.Unpack(image, root)
