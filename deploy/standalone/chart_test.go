@@ -90,7 +90,7 @@ func deleteCRDs(t *testing.T, objects kubeclient.Client) {
 		definitions, err := setup.Definitions(site)
 		require.NoError(t, err)
 		for _, definition := range definitions {
-			require.NoError(t, objects.Delete(context.Background(), definition))
+			require.NoError(t, kubeclient.IgnoreNotFound(objects.Delete(context.Background(), definition)))
 			awaitGone(t, objects, definition)
 		}
 	}

@@ -67,13 +67,18 @@ type standalone struct {
 	temporal, webUI, page, health string
 }
 
-// start starts the program with a hub and a spoke, on ports that are free now.
-func start(t *testing.T, data, kubeconfig string, args ...string) *standalone {
+// start starts the program with a hub and a spoke.
+func start(t *testing.T, data, kubeconfig string) *standalone {
+	t.Helper()
+	return startWith(t, data, "--kubeconfig", kubeconfig, "--hub-context", "hub", "--contexts", "spoke-1")
+}
+
+// startWith starts the program with these arguments, on ports that are free now.
+func startWith(t *testing.T, data string, args ...string) *standalone {
 	t.Helper()
 	s := &standalone{t: t, logs: &devstacktest.Buffer{}, ended: make(chan error, 1), temporal: devstacktest.FreeAddress(t), webUI: devstacktest.FreeAddress(t), page: devstacktest.FreeAddress(t), health: devstacktest.FreeAddress(t)}
 	s.command = exec.Command(program, append([]string{
-		"--data", data, "--kubeconfig", kubeconfig, "--hub-context", "hub", "--contexts", "spoke-1",
-		"--temporal-address", s.temporal, "--web-ui-address", s.webUI, "--page-address", s.page, "--health-address", s.health,
+		"--data", data, "--temporal-address", s.temporal, "--web-ui-address", s.webUI, "--page-address", s.page, "--health-address", s.health,
 	}, args...)...)
 	s.command.Env = append(os.Environ(), "TEMPORAL_TLS=true", "TEMPORAL_ADDRESS=127.0.0.1:1") // of another Temporal
 	s.run()
