@@ -25,6 +25,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/events"
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/kube"
 )
@@ -217,6 +218,7 @@ func MainOnHub(m *testing.M) { main(m, hub) }
 
 func main(m *testing.M, clusters ...devstack.ClusterOptions) {
 	devstacktest.MainNeedsServers(m)
+	events.Timeout = time.Minute
 	code, err := runOnStack(m, clusters...)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

@@ -73,7 +73,7 @@ func TestASmallDrainIsNotDelayedByFiftyBlockedOnes(t *testing.T) {
 func TestASmallDrainIsNotDelayedByDrainsThatUseUpTheRateLimit(t *testing.T) {
 	const large, pods = 4, 60
 	ctx, cancel := context.WithCancel(t.Context())
-	tight := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: activitytest.Stack.Cluster(activitytest.SpokeName).Config}), kube.Options{QPS: 10, Burst: 10})
+	tight := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: activitytest.Stack.Cluster(activitytest.SpokeName).Config}), kube.Options{QPS: 3, Burst: 3})
 	t.Cleanup(tight.Close)
 	ended := make(chan error, large)
 	t.Cleanup(func() {

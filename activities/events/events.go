@@ -55,12 +55,11 @@ const ClusterScoped = metav1.NamespaceDefault
 // Reporter is the source that kubectl describe shows, and the reporting component of all Events of Drydock.
 const Reporter = "drydock"
 
-const (
-	// eventTimeout limits the delay that Events cause for a maintenance, or for the status of an object.
-	eventTimeout = 5 * time.Second
-	// eventMessageLimit is the API's, in bytes.
-	eventMessageLimit = 1024
-)
+// Timeout limits the delay that Events cause for a maintenance, or for the status of an object. Tests raise it, because their servers may be slow.
+var Timeout = 5 * time.Second
+
+// eventMessageLimit is the API's, in bytes.
+const eventMessageLimit = 1024
 
 // Event is an Event of a maintenance on its node.
 type Event struct {
@@ -86,7 +85,7 @@ func Announce(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRe
 
 // Record records an Event on the node, and logs a failure.
 func Record(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, event Event) {
-	writing, cancel := context.WithTimeout(ctx, eventTimeout)
+	writing, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	object := eventOn(ref, uidForEvents(writing, cluster, ref.Node), event, metav1.Now())
 	_, err := cluster.Clientset.CoreV1().Events(ClusterScoped).Create(writing, object, metav1.CreateOptions{FieldManager: kube.FieldManager})

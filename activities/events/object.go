@@ -31,7 +31,7 @@ type ObjectEvent struct {
 
 // RecordOn records Events on an object, and logs a failure. Events that are not accepted soon are dropped.
 func RecordOn(ctx context.Context, cluster *kube.Cluster, object temporal.Object, events []ObjectEvent) {
-	writing, cancel := context.WithTimeout(ctx, eventTimeout)
+	writing, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
 	for _, event := range events {
 		written := onObject(object, event)

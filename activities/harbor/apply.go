@@ -32,12 +32,11 @@ type ApplyPartInput struct {
 	Generation int64 `json:"generation,omitempty"`
 }
 
-const (
-	// applyTimeout limits a request: less than the time of an attempt, so that the error names the request.
-	applyTimeout = 8 * time.Second
-	// answerTimeout limits the check whether the API server answers at all.
-	answerTimeout = time.Second
-)
+// applyTimeout limits a request: less than the time of an attempt, so that the error names the request. Tests raise it, because their servers may be slow.
+var applyTimeout = 8 * time.Second
+
+// answerTimeout limits the check whether the API server answers at all.
+const answerTimeout = time.Second
 
 // ApplyHarborPart applies a part of a HarborCluster with its current spec from the API server. A second call changes nothing. Errors: NotFound if the
 // HarborCluster is gone, is being deleted, or is another one; InvalidSpec if an object is refused, or belongs to another owner; Held if the cluster is held.

@@ -2,8 +2,12 @@ package harbor
 
 import (
 	"testing"
+	"time"
 
 	"drydock.dev/drydock/activities/activitytest"
 )
 
-func TestMain(m *testing.M) { activitytest.Main(m) }
+func TestMain(m *testing.M) {
+	applyTimeout = time.Minute
+	activitytest.Main(m)
+}

@@ -60,7 +60,7 @@ func TestChecksOfEachKind(t *testing.T) {
 				c.old()
 				requireFails(health.ReasonGenerationNotObserved)
 			}
-			c.check.TimeoutSeconds, c.check.StableSeconds = new(int32(60)), 1
+			c.check.TimeoutSeconds, c.check.StableSeconds = new(int32(300)), 1
 			opens := clusterGateOf(t, c.check)
 			well := time.Now()
 			c.says(true)

@@ -36,9 +36,9 @@ func TestAnApplicationHasALockForEachNode(t *testing.T) {
 	}
 
 	activitytest.Changed(t, a.nodes[0], func(node *corev1.Node) { node.Labels[a.in.Policy.ControllerName] = "disabled" })
-	require.Equal(t, 1, a.step().Total)
+	a.stepUntil(func(report locks.Report) bool { return report.Total == 1 })
 	require.NoError(t, a.cluster.Client.Delete(t.Context(), activitytest.GetNode(t, a.nodes[1])))
-	require.Zero(t, a.step().Total)
+	a.stepUntil(func(report locks.Report) bool { return report.Total == 0 })
 
 	report, err := (&Activities{Clusters: activitytest.Clusters}).ApplyWorkloadLocks(t.Context(), a.in)
 	require.NoError(t, err, "repeated after a lost reply")
@@ -71,7 +71,7 @@ func TestANodeLockIsReleasedAndHeldAgainBeforeTheNext(t *testing.T) {
 	require.Equal(t, lcmv1.LockInactive, a.lock(a.nodes[1]).Status.State)
 
 	a.withdraw(second)
-	require.Equal(t, 2, a.step().Active)
+	a.stepUntil(func(report locks.Report) bool { return report.Active == 2 })
 	require.Equal(t, &lcmv1.InactivationProgress{Description: "Update is currently in progress"}, a.lock(a.nodes[0]).Status.InactivationProgress)
 	require.Equal(t, &lcmv1.InactivationProgress{Description: "0 out of 2 nodes updated"}, a.clusterLock().Status.InactivationProgress)
 }
@@ -115,7 +115,9 @@ func TestTheClusterLockReportsTheUpdatedNodes(t *testing.T) {
 		require.Equal(t, want, a.clusterLock().Status.InactivationProgress.Percentage)
 	}
 	a.withdraw(maintenance)
-	require.Equal(t, locks.Progress{Description: "0 out of 3 nodes updated", Total: 3}, a.step().Progress)
+	a.stepUntil(func(report locks.Report) bool {
+		return report.Progress == locks.Progress{Description: "0 out of 3 nodes updated", Total: 3}
+	})
 	require.Equal(t, &lcmv1.InactivationProgress{Description: "0 out of 3 nodes updated"}, a.clusterLock().Status.InactivationProgress)
 }
 
