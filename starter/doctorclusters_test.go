@@ -71,21 +71,18 @@ discovery:
 		require.NoError(t, objects.Resource(managedClusterResource).Delete(context.Background(), "edge-3", metav1.DeleteOptions{}))
 	})
 
-	got := drydock(t, "doctor", "--clusters", file, "--hub-context", "hub")
+	got := doctorSays(t, []string{
+		`(?m)^ok +clusters of the clusters file +2 clusters: edge-9, spoke-1$`,
+		`(?m)^ok +clusters of Secrets in namespace default +1 usable cluster: edge-1$`,
+		`(?m)^NOT OK +clusters of Secrets in namespace default +edge-4 of Secret default/edge-4: Unauthorized$`,
+		`(?m)^NOT OK +clusters of Secrets in namespace default +edge-5 of Secret default/edge-5: its account has not the right to get namespaces, get nodes, .*create pods/eviction`,
+		`(?m)^NOT OK +clusters of Secrets in namespace default +edge-6 of Secret default/edge-6: .*connection refused$`,
+		`(?m)^NOT OK +clusters of Secrets in namespace default +Secret default/edge-2 is not used: it is no kubeconfig$`,
+		`(?m)^NOT OK +clusters of Secrets in namespace default +Secret default/spoke-1 is not used: the clusters file has a cluster spoke-1, too: remove one of the two$`,
+		`(?m)^ok +clusters of ManagedClusters +0 usable clusters: none$`,
+		`(?m)^WARNING +clusters of ManagedClusters +no Secret drydock-initiator with a token in the namespaces of edge-3$`,
+	}, "--clusters", file, "--hub-context", "hub")
 	require.Equal(t, exitFailed, got.status)
-	for _, line := range []string{
-		`ok +clusters of the clusters file +2 clusters: edge-9, spoke-1$`,
-		`ok +clusters of Secrets in namespace default +1 usable cluster: edge-1$`,
-		`NOT OK +clusters of Secrets in namespace default +edge-4 of Secret default/edge-4: Unauthorized$`,
-		`NOT OK +clusters of Secrets in namespace default +edge-5 of Secret default/edge-5: its account has not the right to get namespaces, get nodes, .*create pods/eviction`,
-		`NOT OK +clusters of Secrets in namespace default +edge-6 of Secret default/edge-6: .*connection refused$`,
-		`NOT OK +clusters of Secrets in namespace default +Secret default/edge-2 is not used: it is no kubeconfig$`,
-		`NOT OK +clusters of Secrets in namespace default +Secret default/spoke-1 is not used: the clusters file has a cluster spoke-1, too: remove one of the two$`,
-		`ok +clusters of ManagedClusters +0 usable clusters: none$`,
-		`WARNING +clusters of ManagedClusters +no Secret drydock-initiator with a token in the namespaces of edge-3$`,
-	} {
-		require.Regexp(t, `(?m)^`+line, got.stdout)
-	}
 	require.Contains(t, drydock(t, "doctor", "--clusters", file).stdout, "fix: add --hub-context")
 	require.Contains(t, drydock(t, "doctor", "--clusters", file+".missing").stdout, "read the clusters file")
 }

@@ -7,16 +7,17 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
 	"drydock.dev/drydock/internal/devstack/devstacktest"
-	"drydock.dev/drydock/internal/observe"
 )
 
 // outcome is the result of a command line.
@@ -39,14 +40,16 @@ func drydockWith(t *testing.T, stdin string, args ...string) outcome {
 		streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &stdout, ErrOut: &stderr}
 		got := outcome{status: run(t.Context(), streams, false, args)}
 		got.stdout, got.stderr = stdout.String(), stderr.String()
-		late := strings.HasPrefix(got.stderr, "error: get the status of ") && strings.Contains(got.stderr, observe.ErrNoWorker.Error())
+		ofHolds := len(args) > 0 && slices.Contains([]string{"hold", "release"}, args[0])
+		late := strings.Contains(got.stderr, "no worker answers") && (ofHolds || strings.HasPrefix(got.stderr, "error: get the status of "))
 		if !late || !workerRuns.Load() || attempt == 20 {
 			return got
 		}
 	}
 }
 
-// workerRuns: a worker is running, so that a command whose query it does not answer in time is repeated. A query changes nothing.
+// workerRuns: a worker is running, so that a command whose query it does not answer in time is repeated. A query changes nothing. Neither does a repeated
+// hold, and a repeated release finds nothing to release.
 var workerRuns atomic.Bool
 
 // succeeds runs a command line that must end with status 0 and without output on stderr, and returns its output.
@@ -85,6 +88,18 @@ func prints(t *testing.T, expression string, args ...string) {
 		printed = drydock(t, args...).stdout
 		return pattern.MatchString(printed)
 	}, patience, tick, "drydock %v prints no %s: %s", args, expression, &printed)
+}
+
+// doctorSays runs drydock doctor until its output matches: a check fails that a busy server does not answer in time.
+func doctorSays(t *testing.T, expressions []string, args ...string) (got outcome) {
+	t.Helper()
+	require.EventuallyWithT(t, func(c *assert.CollectT) {
+		got = drydock(t, append([]string{"doctor"}, args...)...)
+		for _, expression := range expressions {
+			assert.Regexp(c, expression, got.stdout)
+		}
+	}, patience, tick)
+	return got
 }
 
 // running is a running command line.

@@ -5,8 +5,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"drydock.dev/drydock/activities/events"
 )
 
 // TestMain runs the program itself if the test binary is called by the name of the plugin.
@@ -14,6 +17,7 @@ func TestMain(m *testing.M) {
 	if isPlugin(os.Args[0]) {
 		main()
 	}
+	events.Timeout = time.Minute // for a busy API server
 	os.Exit(m.Run())
 }
 

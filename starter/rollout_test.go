@@ -4,8 +4,10 @@ import (
 	"context"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/workflowservice/v1"
@@ -90,10 +92,8 @@ func startBeforeSetup(t *testing.T) {
 	require.Equal(t, exitFailed, got.status)
 	require.Contains(t, got.stderr, "error: start rollout prod/november: Temporal namespace default lacks the search attributes of Drydock: run `drydock setup`")
 
-	doctor := drydock(t, "doctor")
+	doctor := doctorSays(t, []string{"missing: DrydockGroup, ", "fix: run `drydock setup`"})
 	require.Equal(t, exitFailed, doctor.status)
-	require.Contains(t, doctor.stdout, "missing: DrydockGroup, ")
-	require.Contains(t, doctor.stdout, "fix: run `drydock setup`")
 	require.Empty(t, doctor.stderr)
 }
 
@@ -110,9 +110,7 @@ func statusWithoutWorker(t *testing.T) {
 		status: exitFailed,
 		stderr: "error: get the status of rollout prod/waiting: no worker answers on task queue drydock: start drydock-worker, or see `drydock doctor`\n",
 	}, got)
-	doctor := drydock(t, "doctor")
-	require.Equal(t, exitFailed, doctor.status)
-	require.Contains(t, doctor.stdout, "fix: start drydock-worker")
+	require.Equal(t, exitFailed, doctorSays(t, []string{"fix: start drydock-worker"}).status)
 }
 
 func (s *stage) startsWorkerOfAVersion(t *testing.T) {
@@ -135,10 +133,9 @@ func (s *stage) startsWorkerOfAVersion(t *testing.T) {
 
 func doctorContent(t *testing.T) {
 	// A started worker is visible after its first poll.
-	require.Eventually(t, func() bool { return drydock(t, "doctor").status == exitDone }, patience, tick)
-	for _, f := range parsed[[]finding](t, "doctor") {
-		require.True(t, f.OK, f)
-	}
+	awaitOutput(t, func(findings []finding) bool {
+		return len(findings) > 0 && !slices.ContainsFunc(findings, func(f finding) bool { return !f.OK })
+	}, "doctor")
 }
 
 func (s *stage) watchesARollout(t *testing.T) {
@@ -367,7 +364,9 @@ func (s *stage) stopsWatching(t *testing.T) {
 	require.Equal(t, exitFailed, got.status)
 	require.Equal(t, "error: stopped watching rollout prod/paused, which continues: see `drydock upgrade status prod/paused`\n", got.stderr)
 
-	got = drydock(t, "upgrade", "status", "prod/paused", "--watch", "--timeout", "500ms")
+	for enough := 500 * time.Millisecond; enough < patience && !strings.Contains(got.stderr, "within --timeout"); enough *= 2 { // until it connects in time
+		got = drydock(t, "upgrade", "status", "prod/paused", "--watch", "--timeout", enough.String())
+	}
 	require.Equal(t, exitFailed, got.status)
 	require.Equal(t, "error: rollout prod/paused has not ended within --timeout and continues: see `drydock upgrade status prod/paused`\n", got.stderr)
 }
