@@ -69,7 +69,7 @@ func TestTheChartWithoutAValueWorks(t *testing.T) {
 				assert.NoError(c, answer.Body.Close())
 				assert.Equal(c, status, answer.StatusCode, host)
 			}
-		}, 2*time.Minute, 100*time.Millisecond)
+		}, 5*time.Minute, 100*time.Millisecond)
 	}
 
 	require.NoError(t, objects.Delete(t.Context(), maintenance))
@@ -102,5 +102,5 @@ func awaitGone(t *testing.T, objects kubeclient.Client, object kubeclient.Object
 		found := object.DeepCopyObject().(kubeclient.Object)
 		err := objects.Get(context.Background(), kubeclient.ObjectKeyFromObject(object), found)
 		assert.True(c, err != nil && kubeclient.IgnoreNotFound(err) == nil, "%s %s: %v", object.GetObjectKind().GroupVersionKind().Kind, object.GetName(), err)
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 5*time.Minute, 100*time.Millisecond)
 }

@@ -105,7 +105,7 @@ func (s *standalone) awaitReady() {
 	require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 		status, _ := get("http://" + s.health + "/readyz")
 		assert.Equal(c, http.StatusOK, status)
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 5*time.Minute, 100*time.Millisecond)
 }
 
 // get returns the status and body of an answer; 0: there is none.
@@ -198,7 +198,7 @@ func TestAppliedObjectsAreServedAndSurviveAKill(t *testing.T) {
 	}
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // the CRD is installed
 		assert.NoError(c, kubeclient.IgnoreAlreadyExists(objects.Create(t.Context(), maintenance.DeepCopy())))
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 5*time.Minute, 100*time.Millisecond)
 	awaitReason(t, objects, maintenance, "Draining")
 	before := s.runOf(maintenance)
 	backup := filepath.Join(t.TempDir(), "backup.db")
@@ -213,12 +213,14 @@ func TestAppliedObjectsAreServedAndSurviveAKill(t *testing.T) {
 
 	t.Logf("%d MiB with one maintenance", s.residentMiB())
 	require.Less(t, s.residentMiB(), 400)
-	code, page := get("http://" + s.page + "/")
-	require.Equal(t, http.StatusOK, code)
-	require.Contains(t, page, "worker-1")
-	code, page = get("http://" + s.webUI + "/")
-	require.Equal(t, http.StatusOK, code)
-	require.Contains(t, strings.ToLower(page), "<!doctype html>")
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the page is read after the start
+		code, page := get("http://" + s.page + "/")
+		assert.Equal(c, http.StatusOK, code)
+		assert.Contains(c, page, "worker-1")
+		code, page = get("http://" + s.webUI + "/")
+		assert.Equal(c, http.StatusOK, code)
+		assert.Contains(c, strings.ToLower(page), "<!doctype html>")
+	}, 5*time.Minute, 100*time.Millisecond)
 	s.requireOwnNames()
 	s.requireRetention()
 
@@ -242,7 +244,7 @@ func TestAppliedObjectsAreServedAndSurviveAKill(t *testing.T) {
 			assert.Equal(c, emergency.ReasonHeld, found.Wait.Reason)
 			assert.Contains(c, found.Wait.Message, "restored from the backup backup.db")
 		}
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 5*time.Minute, 100*time.Millisecond)
 	released, err := server.UpdateWorkflow(t.Context(), client.UpdateWorkflowOptions{
 		WorkflowID: temporal.EmergencyStopID, UpdateName: temporal.UpdateRelease, Args: []any{emergency.Request{All: true}}, WaitForStage: client.WorkflowUpdateStageCompleted,
 	})
@@ -254,7 +256,7 @@ func TestAppliedObjectsAreServedAndSurviveAKill(t *testing.T) {
 		if assert.NoError(c, status(temporal.NodeMaintenanceID("spoke-1", maintenance.Namespace, maintenance.Name), &found)) {
 			assert.Equal(c, maintenancev1.NodeReady, found.State)
 		}
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 5*time.Minute, 100*time.Millisecond)
 	s.stop()
 }
 
@@ -324,7 +326,7 @@ func awaitReason(t *testing.T, objects kubeclient.Client, maintenance *maintenan
 			reasons = append(reasons, condition.Reason)
 		}
 		assert.Contains(c, reasons, reason)
-	}, 2*time.Minute, 100*time.Millisecond)
+	}, 5*time.Minute, 100*time.Millisecond)
 }
 
 // dial connects to Temporal without any setting.

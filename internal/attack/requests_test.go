@@ -148,7 +148,7 @@ func healthCheckRedirects(t *testing.T) {
 	spoke := outsideSpoke()
 	tenant := asMallory(t, spoke)
 	check := func(address string) []drydockv1.HealthCheck {
-		return []drydockv1.HealthCheck{{Name: "own", TimeoutSeconds: new(int32(1)), HTTP: &drydockv1.HTTPCheck{URL: address}}}
+		return []drydockv1.HealthCheck{{Name: "own", TimeoutSeconds: new(int32(5)), HTTP: &drydockv1.HTTPCheck{URL: address}}}
 	}
 	elsewhere := requestBy("elsewhere", maintenancev1.NodeMaintenanceSpec{HealthChecks: check("http://169.254.169.254/latest/meta-data")})
 	require.NoError(t, tenant.Create(t.Context(), elsewhere))

@@ -129,7 +129,7 @@ func stolenWorkerLies(t *testing.T) {
 		},
 	}
 	for _, tell := range lies {
-		polling, cancel := context.WithTimeout(t.Context(), 70*time.Second) // longer than the server's limit
+		polling, cancel := context.WithTimeout(t.Context(), 3*time.Minute) // longer than the server's limit
 		task, err := service.PollActivityTaskQueue(polling, &workflowservice.PollActivityTaskQueueRequest{
 			Namespace: namespace, Identity: "stolen", TaskQueue: &taskqueuepb.TaskQueue{Name: temporal.ClusterTaskQueue(spoke.Name), Kind: enumspb.TASK_QUEUE_KIND_NORMAL},
 		})

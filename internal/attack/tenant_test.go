@@ -154,6 +154,11 @@ func tenantForgesSavedState(t *testing.T) {
 	t.Cleanup(func() {
 		_, _ = theFleet.Command(context.Background(), "release", "--cluster", "spoke-1").CombinedOutput()
 	})
+	require.NoError(t, theFleet.Await(t.Context(), theFleet.Hub, "the hold is saved", []client.Object{&corev1.ConfigMap{}}, func(ctx context.Context, hub client.Reader) (bool, error) {
+		var saved corev1.ConfigMap
+		err := hub.Get(ctx, client.ObjectKey{Namespace: holds.SavedHoldsNamespace, Name: holds.SavedHoldsName}, &saved)
+		return strings.Contains(saved.Data[holds.SavedHoldsKey], "attack"), client.IgnoreNotFound(err)
+	}))
 	require.NoError(t, theTemporal(t).TerminateWorkflow(t.Context(), temporal.EmergencyStopID, "", "its state is read from the hub again"))
 	stopped := maintain(t, outsideSpoke(), "worker-1", nil)
 	stopped.await(func(s maintenancev1.NodeMaintenanceStatus) bool { return s.Held != nil && s.Held.Reason == "attack" })

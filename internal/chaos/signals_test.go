@@ -83,10 +83,15 @@ func repeatedRolloutSignals(t *testing.T, s *scenarioRun) {
 	}
 }
 
+// signalAll sends signals. A workflow may close after the first SignalDone.
 func (s *scenarioRun) signalAll(t *testing.T, workflow string, signals ...string) {
 	t.Helper()
-	for _, signal := range signals {
-		s.signal(t, workflow, signal)
+	for i, signal := range signals {
+		err := s.temporal.SignalWorkflow(t.Context(), workflow, "", signal, temporal.SignalRequest{Actor: "ann", Reason: s.name})
+		if _, closed := errors.AsType[*serviceerror.NotFound](err); closed && slices.Contains(signals[:i], temporal.SignalDone) {
+			return
+		}
+		require.NoError(t, err, signal)
 	}
 }
 

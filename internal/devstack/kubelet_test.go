@@ -26,7 +26,7 @@ import (
 )
 
 // waitTimeout is long enough for a busy machine.
-const waitTimeout = 30 * time.Second
+const waitTimeout = 5 * time.Minute
 
 // forever is longer than any test: the delayed action happens only when the test removes the annotation.
 const forever = "1000h"

@@ -99,7 +99,7 @@ func TestTemporalRunsOnPostgreSQL(t *testing.T) {
 		if assert.NoError(c, err) {
 			assert.Equal(c, 30*24*time.Hour, described.Config.WorkflowExecutionRetentionTtl.AsDuration())
 		}
-	}, time.Minute, 10*time.Millisecond)
+	}, 5*time.Minute, 10*time.Millisecond)
 }
 
 func TestServersKeepTheirDataOverARestart(t *testing.T) {

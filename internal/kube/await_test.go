@@ -59,7 +59,7 @@ func TestAwaitChecksAgainWhenAnObjectChanges(t *testing.T) {
 	node := newNode(t, cluster)
 	var due atomic.Bool
 	checks, result := awaiting(t.Context(), cluster, &corev1.Node{}, due.Load)
-	require.Eventually(t, func() bool { return checks.Load() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return checks.Load() == 1 }, 5*time.Minute, time.Millisecond)
 	require.Never(t, func() bool { return checks.Load() > 1 }, 200*time.Millisecond, 10*time.Millisecond, "nothing has changed")
 
 	due.Store(true)
@@ -74,7 +74,7 @@ func TestAwaitChecksOnlyAfterChangesOfWatchedObjects(t *testing.T) {
 	watched, other := newNode(t, cluster), newNode(t, cluster)
 	var due atomic.Bool
 	checks, result := awaiting(t.Context(), cluster, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: watched.Name}}, due.Load)
-	require.Eventually(t, func() bool { return checks.Load() == 1 }, time.Minute, time.Millisecond)
+	require.Eventually(t, func() bool { return checks.Load() == 1 }, 5*time.Minute, time.Millisecond)
 	label(t, cluster, other, "changed")
 	require.Never(t, func() bool { return checks.Load() > 1 }, 200*time.Millisecond, 10*time.Millisecond)
 	due.Store(true)
@@ -120,14 +120,14 @@ func TestAwaitEndsWithItsContextOrTheErrorOfACheck(t *testing.T) {
 	for range 50 {
 		ctx, cancel := context.WithCancel(t.Context())
 		checks, result := awaiting(ctx, cluster, &corev1.Node{}, func() bool { return false })
-		require.Eventually(t, func() bool { return checks.Load() > 0 }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return checks.Load() > 0 }, 5*time.Minute, time.Millisecond)
 		cancel()
 		require.ErrorIs(t, <-result, context.Canceled)
 	}
 	broken := errors.New("broken")
 	err := cluster.Await(t.Context(), []client.Object{&corev1.Node{}}, func(context.Context) (bool, error) { return false, broken })
 	require.ErrorIs(t, err, broken)
-	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(t, func() bool { return runtime.NumGoroutine() <= before+2 }, 5*time.Minute, 20*time.Millisecond)
 }
 
 func TestManyChangesDuringACheckCauseOneMoreCheck(t *testing.T) {

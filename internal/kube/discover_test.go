@@ -29,7 +29,7 @@ import (
 )
 
 // patience limits the wait for a state on a busy machine.
-const patience = 2 * time.Minute
+const patience = 5 * time.Minute
 
 // fleetSource is the source of a clusters file whose hub is the stack's cluster.
 func fleetSource(t *testing.T, clusters string) kube.Source {

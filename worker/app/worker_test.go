@@ -136,19 +136,18 @@ func TestAWorkerGetsReadyAndStops(t *testing.T) {
 	status, body := get("/readyz")
 	require.Equal(t, http.StatusServiceUnavailable, status, "a worker without its hub plans no rollouts")
 	require.Contains(t, body, "hub")
-	becomes := func(wanted int) {
+	becomes := func(wanted int, says string) {
 		require.Eventually(t, func() bool {
 			status, body = get("/readyz")
-			return status == wanted
-		}, patience, 50*time.Millisecond)
+			return status == wanted && strings.Contains(body, says)
+		}, patience, 50*time.Millisecond, "%d %q", wanted, says)
 	}
 	require.NoError(t, hub.APIServer.Start(t.Context()))
-	becomes(http.StatusOK)
+	becomes(http.StatusOK, "")
 	require.NoError(t, hub.APIServer.Stop())
-	becomes(http.StatusServiceUnavailable)
-	require.Contains(t, body, "hub: ", "also if it was available before")
+	becomes(http.StatusServiceUnavailable, "hub: ") // also if it was available before
 	require.NoError(t, hub.APIServer.Start(t.Context()))
-	becomes(http.StatusOK)
+	becomes(http.StatusOK, "")
 	_, body = get("/metrics")
 	for _, metric := range []string{"temporal_worker_start_total", "rest_client_requests_total", "go_goroutines"} {
 		require.True(t, strings.Contains(body, "\n"+metric), metric)

@@ -103,13 +103,13 @@ var rules = []struct {
 		s.refused.Store(true)
 		s.create("motd", "Create")
 		require.Equal(s.t, "False CreateResourceFailed failed to handle Create action with err: configmaps is forbidden", s.outcome("motd"))
-		require.Eventually(s.t, func() bool { return s.tries.Load() >= 2 }, time.Minute, 10*time.Millisecond)
+		require.Eventually(s.t, func() bool { return s.tries.Load() >= 2 }, 5*time.Minute, 10*time.Millisecond)
 		s.refused.Store(false)
 		require.NoError(s.t, s.hub.Patch(s.t.Context(), s.action("motd"), client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"annotations":{"changed":"yes"}}}`))))
 		// Its report may meet the change of the action: then it creates the object again, and reports that it exists.
 		require.EventuallyWithT(s.t, func(c *assert.CollectT) {
 			assert.NoError(c, s.hub.Get(s.t.Context(), client.ObjectKey{Namespace: s.cluster, Name: "motd"}, &corev1.ConfigMap{}), "%d tries, %v", s.tries.Load(), s.agents.Err())
-		}, time.Minute, 10*time.Millisecond)
+		}, 5*time.Minute, 10*time.Millisecond)
 	}},
 	{"an action of an unknown type fails", actions, func(s *scene) {
 		s.create("motd", "Replace")
@@ -169,7 +169,7 @@ func (s *scene) outcome(name string) string {
 	require.Eventually(s.t, func() bool {
 		outcome = condition(s.action(name))
 		return outcome != ""
-	}, time.Minute, 10*time.Millisecond)
+	}, 5*time.Minute, 10*time.Millisecond)
 	return strings.TrimSuffix(outcome, " Resource action is done.")
 }
 
@@ -202,5 +202,5 @@ func (s *scene) awaitView(says string) {
 		assert.Equal(c, says, condition(view))
 		name, _, _ := unstructured.NestedString(view.Object, "status", "result", "metadata", "name")
 		assert.Equal(c, "motd", name)
-	}, time.Minute, 20*time.Millisecond)
+	}, 5*time.Minute, 20*time.Millisecond)
 }

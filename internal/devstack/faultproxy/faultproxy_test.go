@@ -71,7 +71,7 @@ func newProxied(t *testing.T, cluster *devstack.Cluster) *proxied {
 	require.Eventually(t, func() bool { // the API server applies a binding with a delay
 		_, err := p.through.CoreV1().ConfigMaps(p.namespace).List(t.Context(), metav1.ListOptions{})
 		return err == nil
-	}, time.Minute, 20*time.Millisecond)
+	}, 5*time.Minute, 20*time.Millisecond)
 	return p
 }
 

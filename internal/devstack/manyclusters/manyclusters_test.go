@@ -37,7 +37,7 @@ func TestSimulatedClustersServeWhatDrydockUses(t *testing.T) {
 	}
 	clusters := kube.New(kube.FromConfigs(nil, configs), kube.Options{})
 	t.Cleanup(clusters.Close)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 
 	one, err := clusters.Cluster(ctx, "one")

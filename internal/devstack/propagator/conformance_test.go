@@ -365,7 +365,7 @@ func (s *scene) read(namespace, name string) (*unstructured.Unstructured, error)
 	return object, s.client.Get(s.t.Context(), client.ObjectKey{Namespace: namespace, Name: name}, object)
 }
 
-const limit = time.Minute
+const limit = 5 * time.Minute
 
 // await waits until the replica of a policy has a compliance.
 func (s *scene) await(cluster, policy, compliant string) *unstructured.Unstructured {
