@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	enumspb "go.temporal.io/api/enums/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
@@ -174,8 +175,30 @@ func (s *stage) holdsUnderLoad(t *testing.T) {
 	reaches(t, "flooded", func(status ranv1.ClusterGroupUpgradeStatus) bool {
 		return status.Held != nil && status.Held.Reason == "the last request"
 	})
-	subscribers := heldIs(t, only("cluster/spoke-1")).Subscribers
+	heldIs(t, only("cluster/spoke-1"))
 	succeeds(t, "upgrade", "cancel", "prod/flooded")
-	heldIs(t, func(s holdStatus) bool { return s.Subscribers < subscribers }) // a closed rollout unsubscribes
+	s.unsubscribes(t, temporal.ClusterGroupUpgradeID("prod", "flooded"))
 	releases(t, "^cluster spoke-1 is released", "--cluster", "spoke-1")
+}
+
+// unsubscribes waits until the emergency stop has received from a workflow that it ends its subscription.
+func (s *stage) unsubscribes(t *testing.T, workflowID string) {
+	t.Helper()
+	require.Eventually(t, func() bool {
+		var sent int64
+		history := s.client.GetWorkflowHistory(t.Context(), workflowID, "", false, enumspb.HISTORY_EVENT_FILTER_TYPE_ALL_EVENT)
+		for history.HasNext() {
+			event, err := history.Next()
+			if err != nil {
+				return false
+			}
+			if signal := event.GetSignalExternalWorkflowExecutionInitiatedEventAttributes(); signal.GetSignalName() == temporal.SignalUnsubscribeHolds {
+				sent = event.EventId
+			}
+			if received := event.GetExternalWorkflowExecutionSignaledEventAttributes(); received != nil && received.InitiatedEventId == sent {
+				return true
+			}
+		}
+		return false
+	}, patience, tick)
 }
