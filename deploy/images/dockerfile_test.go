@@ -99,6 +99,7 @@ func rootCommand(t *testing.T, stages map[string][]instruction, image string) st
 
 // TestTheCommandOfTheDockerfileWritesTheFilesOfAnImage runs the command, which is the same for all images.
 func TestTheCommandOfTheDockerfileWritesTheFilesOfAnImage(t *testing.T) {
+	t.Setenv("GOFLAGS", "-buildvcs=false") // as in the Dockerfile: its context has no .git
 	image := images[slices.IndexFunc(images, func(image image) bool { return image.source.Name == "drydock-prepare" })]
 	b := testBuilder(t, t.TempDir())
 	program, err := b.compile(t.Context(), image, b.platforms[0])

@@ -33,13 +33,11 @@ type Step struct {
 	Note   string
 }
 
-// installTimeout limits the time until a cluster serves its CRDs.
-const installTimeout = 30 * time.Second
+// stepTimeout limits the time of one step: until the cluster serves a CRD.
+const stepTimeout = time.Minute
 
 // Cluster installs the CRDs of a site on a cluster, and on the hub creates the namespace of Drydock. It returns the completed steps, also if one failed.
 func Cluster(ctx context.Context, config *rest.Config, where Site) ([]Step, error) {
-	ctx, cancel := context.WithTimeout(ctx, installTimeout)
-	defer cancel()
 	steps, err := installCRDs(ctx, config, where)
 	if err != nil || where != Hub {
 		return steps, err
@@ -62,23 +60,32 @@ func installCRDs(ctx context.Context, config *rest.Config, where Site) ([]Step, 
 	}
 	var steps []Step
 	for _, definition := range wanted {
-		step := Step{What: "CRD " + definition.GetName()}
-		state, missing, err := client.Inspect(ctx, definition)
+		step, err := installCRD(ctx, client, definition)
 		if err != nil {
-			return steps, fmt.Errorf("get CRD %s: %w", definition.GetName(), err)
-		}
-		switch state {
-		case Foreign:
-			step.Result, step.Note = Kept, ForeignNote(missing)
-		default:
-			if err := client.Install(ctx, definition); err != nil {
-				return steps, fmt.Errorf("install CRD %s: %w", definition.GetName(), err)
-			}
-			step.Result = map[State]Result{Missing: Added, Ours: UpToDate}[state]
+			return steps, err
 		}
 		steps = append(steps, step)
 	}
 	return steps, nil
+}
+
+func installCRD(ctx context.Context, client CRDs, definition *unstructured.Unstructured) (Step, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
+	step := Step{What: "CRD " + definition.GetName()}
+	state, missing, err := client.Inspect(ctx, definition)
+	if err != nil {
+		return step, fmt.Errorf("get CRD %s: %w", definition.GetName(), err)
+	}
+	if state == Foreign {
+		step.Result, step.Note = Kept, ForeignNote(missing)
+		return step, nil
+	}
+	if err := client.Install(ctx, definition); err != nil {
+		return step, fmt.Errorf("install CRD %s: %w", definition.GetName(), err)
+	}
+	step.Result = map[State]Result{Missing: Added, Ours: UpToDate}[state]
+	return step, nil
 }
 
 // ForeignNote says of a CRD that another client created which fields it lacks.
@@ -95,6 +102,8 @@ func ForeignNote(missing []string) string {
 
 // createNamespace creates the namespace of the hub in which Drydock saves holds and the final status of rollouts.
 func createNamespace(ctx context.Context, config *rest.Config) (Step, error) {
+	ctx, cancel := context.WithTimeout(ctx, stepTimeout)
+	defer cancel()
 	step := Step{What: "namespace " + kube.SystemNamespace, Result: Added}
 	namespaces, err := Namespaces(config)
 	if err != nil {
