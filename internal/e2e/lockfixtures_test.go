@@ -136,6 +136,17 @@ func awaitRequested(t *testing.T, spoke *devstack.Cluster, node string, requeste
 		}))
 }
 
+// awaitRequests waits until that many nodes are requested.
+func awaitRequests(t *testing.T, spoke *devstack.Cluster, count int) {
+	t.Helper()
+	require.NoError(t, theFleet.Await(t.Context(), spoke, fmt.Sprintf("%d nodes are requested", count), []kubeclient.Object{&lcmv1.NodeMaintenanceRequest{}},
+		func(ctx context.Context, reader kubeclient.Reader) (bool, error) {
+			var requests lcmv1.NodeMaintenanceRequestList
+			err := reader.List(ctx, &requests)
+			return len(requests.Items) == count, err
+		}))
+}
+
 // delayStorage keeps the application's next pod on a node from becoming ready.
 func delayStorage(t *testing.T, spoke *devstack.Cluster, node string) {
 	t.Helper()

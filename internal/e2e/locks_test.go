@@ -83,6 +83,7 @@ spec:
 			return p.Controller == storage && p.Updated > 2 && int(p.Total) == all
 		})
 	})
+	awaitRequests(t, spokes[1], 2) // one more waits for storage, so that no other is requested until the lock is released
 	created := &lcmv1.ClusterWorkloadLock{ObjectMeta: metav1.ObjectMeta{Name: ceph}, Spec: lcmv1.ClusterWorkloadLockSpec{ControllerName: ceph}}
 	putLock(t, spokes[1], created)
 	watched, err := theFleet.Watch(t.Context(), spokes[1])

@@ -8,6 +8,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -56,13 +57,16 @@ func (f *Fleet) awaitOnce(ctx context.Context, cluster *devstack.Cluster, kinds 
 // AwaitWorkloads waits until every Deployment and DaemonSet of the cluster is available.
 func (f *Fleet) AwaitWorkloads(ctx context.Context, cluster *devstack.Cluster) error {
 	kinds := []client.Object{&appsv1.Deployment{}, &appsv1.DaemonSet{}}
-	return f.Await(ctx, cluster, "all workloads are available", kinds, func(ctx context.Context, reader client.Reader) (bool, error) {
-		var deployments appsv1.DeploymentList
-		var daemonSets appsv1.DaemonSetList
-		for _, list := range []client.ObjectList{&deployments, &daemonSets} {
-			if err := reader.List(ctx, list); err != nil {
-				return false, err
-			}
+	return f.Await(ctx, cluster, "all workloads are available", kinds, func(ctx context.Context, _ client.Reader) (bool, error) {
+		// The cache may not have a workload yet that was just created.
+		apps := cluster.Client.AppsV1()
+		deployments, err := apps.Deployments(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		daemonSets, err := apps.DaemonSets(metav1.NamespaceAll).List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
 		}
 		for _, d := range deployments.Items {
 			if d.Status.ObservedGeneration < d.Generation || d.Status.AvailableReplicas < *d.Spec.Replicas {
