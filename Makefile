@@ -69,32 +69,40 @@ CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/har
 .PHONY: test
 test: servers build chromium containerd alertmanager exim prometheus supply-chain helm ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
-	@$(MAKE) --no-print-directory --keep-going -j4 test-shared test-alone test-concurrent test-others test-standalone
+	@failed=0; $(MAKE) --no-print-directory --keep-going -j3 test-shared test-alone test-without-servers || failed=1; \
+	$(MAKE) --no-print-directory --keep-going -j3 test-concurrent test-servers test-faults || failed=1; exit $$failed
 else
 	$(RACE_TEST) $(PKG)
 endif
 
-# Tests on servers wait more than they compute. The end-to-end tests take longest, so all others run beside them with a lower priority: that of the
-# servers of their clusters, or below it. End-to-end tests that run alone on their fleet have another fleet than those that share one.
-.PHONY: test-shared test-alone test-concurrent test-others test-standalone
+# The tests keep two processors busy all the time, and servers that get too little of them do not answer in time. So few tests with servers run at once: first
+# the end-to-end tests, beside the tests that need no servers, with a lower priority; then the others. End-to-end tests that run alone on their fleet have
+# another fleet than those that share one.
+.PHONY: test-shared test-alone test-without-servers test-concurrent test-servers test-faults
 test-shared:
 	@E2E_PART=shared $(GO_TEST) ./internal/e2e
 test-alone:
-	@E2E_PART=alone $(GO_TEST) -p 1 ./internal/e2e ./internal/chaos ./internal/attack
+	@E2E_PART=alone $(GO_TEST) ./internal/e2e
+test-without-servers:
+	@nice -n 10 env $(GO_TEST) -p 1 $(filter-out $(CONCURRENT) $(SERVER_TESTS),$(shell go list ./...))
 test-concurrent:
-	@nice -n 10 $(RACE_TEST) -p 2 ./starter ./internal/statuspage $(CONCURRENT)
-test-others:
-	@nice -n 10 env $(GO_TEST) -p 2 ./activities/drain ./activities/locks $(filter-out $(CONCURRENT) %/internal/attack %/internal/chaos %/internal/e2e,$(shell go list ./...))
+	@$(RACE_TEST) -p 2 ./starter ./internal/statuspage $(CONCURRENT)
+test-servers:
+	@$(GO_TEST) -p 2 $(filter-out $(CONCURRENT) $(FAULT_TESTS) %/internal/e2e,$(SERVER_TESTS))
+test-faults:
+	@$(GO_TEST) -p 1 $(FAULT_TESTS)
+	@cd $(STANDALONE) && GOWORK=off $(GO_TEST) .
 
-test-standalone:
-	@cd $(STANDALONE) && nice -n 10 env GOWORK=off $(GO_TEST) .
-
-# SERVER_TESTS are packages all of whose tests need servers. Linking their tests takes longer than many tests.
-SERVER_TESTS = $(shell go list $$(grep -rlE --include='*_test.go' 'MainNeedsServers|activitytest\.Main' . | xargs dirname))
+# FAULT_TESTS break servers, or attack them.
+FAULT_TESTS = $(addprefix drydock.dev/drydock/internal/,chaos attack)
+# packagesWith are those whose tests contain a text. ONLY_SERVER_TESTS need servers in all tests: linking them takes longer than many tests.
+packagesWith = $(shell go list $$(grep -rlE --include='*_test.go' --exclude-dir=standalone '$(1)' . | xargs dirname | sort -u))
+SERVER_TESTS = $(call packagesWith,MainNeedsServers|activitytest\.Main|devstacktest\.(NeedServers|Start))
+ONLY_SERVER_TESTS = $(call packagesWith,MainNeedsServers|activitytest\.Main)
 
 .PHONY: test-fast
 test-fast: helm ## Run the tests that need neither servers nor a browser
-	@$(GO_TEST) -short $(filter-out $(SERVER_TESTS),$(shell go list ./...))
+	@$(GO_TEST) -short $(filter-out $(ONLY_SERVER_TESTS),$(shell go list ./...))
 
 .PHONY: race
 race: servers build chromium containerd alertmanager exim prometheus supply-chain helm ## Run all tests under the race detector, which takes twice as long as test

@@ -70,6 +70,8 @@ type Event struct {
 	// Warning: a person should check the node.
 	Warning bool
 	Message string
+	// At is when it happened; the zero time: now.
+	At time.Time
 }
 
 // Announce records an Event on the node in the background, and returns a function that waits for it. Repeated attempts record it once, because its name
@@ -87,7 +89,7 @@ func Announce(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRe
 func Record(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, event Event) {
 	writing, cancel := context.WithTimeout(ctx, Timeout)
 	defer cancel()
-	object := eventOn(ref, uidForEvents(writing, cluster, ref.Node), event, metav1.Now())
+	object := eventOn(ref, uidForEvents(writing, cluster, ref.Node), event)
 	_, err := cluster.Clientset.CoreV1().Events(ClusterScoped).Create(writing, object, metav1.CreateOptions{FieldManager: kube.FieldManager})
 	if err == nil || apierrors.IsAlreadyExists(err) || ctx.Err() != nil || !activity.IsActivity(ctx) {
 		return
@@ -113,12 +115,16 @@ func uidForEvents(ctx context.Context, cluster *kube.Cluster, name string) types
 }
 
 // eventOn creates the Event like Kubernetes' own controllers.
-func eventOn(ref activitykit.NodeRef, uid types.UID, event Event, now metav1.Time) *corev1.Event {
+func eventOn(ref activitykit.NodeRef, uid types.UID, event Event) *corev1.Event {
+	at := metav1.NewTime(event.At)
+	if at.IsZero() {
+		at = metav1.Now()
+	}
 	return &corev1.Event{
 		ObjectMeta:     metav1.ObjectMeta{Namespace: ClusterScoped, Name: eventName(ref, event)},
 		InvolvedObject: corev1.ObjectReference{APIVersion: "v1", Kind: "Node", Name: ref.Node, UID: uid},
 		Type:           eventType(event.Warning), Reason: event.Reason, Message: eventMessage(ref, event),
-		Count: 1, FirstTimestamp: now, LastTimestamp: now,
+		Count: 1, FirstTimestamp: at, LastTimestamp: at,
 		Source:              corev1.EventSource{Component: Reporter},
 		ReportingController: Reporter,
 	}

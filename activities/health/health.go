@@ -33,8 +33,8 @@ type AwaitNodeHealthyInput struct {
 	// Deadline for the node being Ready and its DaemonSet pods ready; each of Checks has its own limit.
 	Deadline *time.Time              `json:"deadline,omitempty"`
 	Checks   []drydockv1.HealthCheck `json:"checks,omitempty"`
-	// NoWork: the node was ready, and there was no work to do on it. No other activity records that on the node.
-	NoWork bool `json:"noWork,omitempty"`
+	// Ready says that the node was ready; nil: another activity has recorded that on the node.
+	Ready *node.AnnounceStateInput `json:"ready,omitempty"`
 	// Return is how the healthy node is returned to service at once; nil: it is not.
 	Return *node.ReturnNodeInput `json:"return,omitempty"`
 }
@@ -87,8 +87,8 @@ func (h *Activities) awaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 			return evaluateNode(objects, in)
 		},
 	}
-	if in.NoWork {
-		defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeReady), Message: "the node is ready, and has no work to wait for"})()
+	if in.Ready != nil {
+		defer events.Announce(ctx, cluster, in.NodeRef, in.Ready.Event())()
 	}
 	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeHealthChecks), Message: checksMessage(len(in.Checks))})()
 	err = wait.run(ctx)

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"time"
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/events"
@@ -16,6 +17,8 @@ type AnnounceStateInput struct {
 	// Occurrence counts the announcements of a maintenance, from 1.
 	Occurrence int32  `json:"occurrence"`
 	Message    string `json:"message"`
+	// At is when the maintenance entered the state.
+	At time.Time `json:"at"`
 }
 
 // AnnounceState records an Event on the node for a state that begins without an effect on the node: it is ready for its requestor, the work on it
@@ -25,9 +28,14 @@ func (n *Activities) AnnounceState(ctx context.Context, in AnnounceStateInput) e
 	if err != nil {
 		return err
 	}
-	failed := in.State == maintenancev1.NodeRequestorFailed || in.State == maintenancev1.NodeFailed
-	events.Record(ctx, cluster, in.NodeRef, events.Event{Reason: string(in.State), Occurrence: in.Occurrence, Warning: failed, Message: in.Message})
+	events.Record(ctx, cluster, in.NodeRef, in.Event())
 	return nil
+}
+
+// Event is the Event for the state.
+func (in AnnounceStateInput) Event() events.Event {
+	failed := in.State == maintenancev1.NodeRequestorFailed || in.State == maintenancev1.NodeFailed
+	return events.Event{Reason: string(in.State), Occurrence: in.Occurrence, Warning: failed, Message: in.Message, At: in.At}
 }
 
 // MaintenanceEnd describes the end of a maintenance.

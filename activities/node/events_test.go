@@ -90,13 +90,17 @@ func TestEachStateHasOneNodeEventDespiteRetries(t *testing.T) {
 
 func TestANodeWithoutWorkGetsAReadyEventWithItsChecks(t *testing.T) {
 	ref := activitytest.TestNode(t)
-	in := health.AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120), NoWork: true}
+	readyAt := time.Now().Add(-time.Minute).Truncate(time.Second)
+	in := health.AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120)}
+	in.Ready = &node.AnnounceStateInput{NodeRef: ref, State: maintenancev1.NodeReady, Message: "the node is ready, and has no work to wait for", At: readyAt}
 	_, err := (&health.Activities{Clusters: activitytest.Clusters}).AwaitNodeHealthy(t.Context(), in)
 	require.NoError(t, err)
+	recorded := activitytest.EventsOf(t, ref.Node)
 	require.Equal(t, []string{
 		"Normal Ready: the node is ready, and has no work to wait for",
 		"Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready",
-	}, activitytest.EventLines(activitytest.EventsOf(t, ref.Node)))
+	}, activitytest.EventLines(recorded))
+	require.True(t, recorded[0].FirstTimestamp.Time.Equal(readyAt), "it shows when the node was ready, not when that was recorded")
 }
 
 func TestFailuresAreWarningEventsWithAReason(t *testing.T) {

@@ -15,6 +15,7 @@ import (
 	"drydock.dev/drydock/activities/jobs"
 	locksactivities "drydock.dev/drydock/activities/locks"
 	"drydock.dev/drydock/activities/marks"
+	"drydock.dev/drydock/activities/objects"
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -40,6 +41,8 @@ type ReturnNodeInput struct {
 	AwaitLocks bool                 `json:"awaitLocks,omitempty"`
 	// Unsubscribe ends the subscription of the maintenance to the emergency stop; nil: it has none of its own.
 	Unsubscribe *temporal.Subscription `json:"unsubscribe,omitempty"`
+	// Release is the object that requested the maintenance. It is released if it is being deleted and all else is done; nil: the workflow writes its end to it.
+	Release *temporal.Object `json:"release,omitempty"`
 	// Ended describes the end of the maintenance; nil: unknown, because its workflow was closed.
 	Ended *MaintenanceEnd `json:"ended,omitempty"`
 }
@@ -60,6 +63,8 @@ type ReturnNodeResult struct {
 	SlotReturned bool `json:"slotReturned,omitempty"`
 	// Unsubscribed: the emergency stop has received the end of the subscription.
 	Unsubscribed bool `json:"unsubscribed,omitempty"`
+	// Released: the object is gone.
+	Released bool `json:"released,omitempty"`
 	// LocksHeld are the workload locks that became active again while the node was in maintenance.
 	LocksHeld []drydockv1.Blocker `json:"locksHeld,omitempty"`
 	// LockProgress of the applications that hold locks in the cluster, if it could be read.
@@ -112,6 +117,11 @@ func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (Return
 	}
 	if in.Unsubscribe != nil {
 		result.Unsubscribed = n.signal(ctx, temporal.EmergencyStopID, temporal.SignalUnsubscribeHolds, *in.Unsubscribe)
+	}
+	if in.Release != nil && !result.NotWithdrawn {
+		if result.Released, err = objects.ReleaseLast(ctx, cluster, *in.Release); err != nil {
+			in.Logger(ctx).Warn("The object is not released yet", "error", err)
+		}
 	}
 	return result, nil
 }

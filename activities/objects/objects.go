@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	"go.temporal.io/sdk/activity"
 	"golang.org/x/sync/errgroup"
@@ -149,15 +150,24 @@ func (a *Activities) PublishStatuses(ctx context.Context, all []PublishStatusInp
 
 // find reports whether the object exists, and no other has its name. The API server does not compare the UID of a status that is applied.
 func (a *Activities) find(ctx context.Context, cluster *kube.Cluster, of temporal.Object) (bool, error) {
-	object := identity(of)
-	if known, err := cluster.Client.Scheme().New(of.GroupVersionKind()); err == nil {
-		cached := known.(client.Object)
-		if cluster.Cache.Get(ctx, client.ObjectKeyFromObject(object), cached) == nil && cached.GetUID() == of.UID {
-			return true, nil
-		}
+	if cachedObject(ctx, cluster, of) != nil {
+		return true, nil
 	}
 	current, err := a.ReadRequest(ctx, of) // the cache may be behind
 	return !current.Gone, err
+}
+
+// cachedObject reads an object from the cache; nil: it does not have the object.
+func cachedObject(ctx context.Context, cluster *kube.Cluster, of temporal.Object) client.Object {
+	known, err := cluster.Client.Scheme().New(of.GroupVersionKind())
+	if err != nil {
+		return nil
+	}
+	cached := known.(client.Object)
+	if cluster.Cache.Get(ctx, client.ObjectKeyFromObject(identity(of)), cached) != nil || cached.GetUID() != of.UID {
+		return nil
+	}
+	return cached
 }
 
 // write writes the annotations and the status, and returns the object.
@@ -261,6 +271,20 @@ func releaseDeleted(ctx context.Context, cluster *kube.Cluster, of temporal.Obje
 		return nil
 	}
 	return Release(ctx, cluster.Client, object)
+}
+
+// ReleaseLast releases an object that is being deleted if only Drydock keeps it, and reports whether that was done: the object has no status to show then.
+func ReleaseLast(ctx context.Context, cluster *kube.Cluster, of temporal.Object) (bool, error) {
+	cached := cachedObject(ctx, cluster, of)
+	if cached == nil || cached.GetDeletionTimestamp() == nil {
+		return false, nil // or the cache is behind
+	}
+	ours := []string{Finalizer, originalFinalizers[of.Kind]}
+	if slices.ContainsFunc(cached.GetFinalizers(), func(f string) bool { return !slices.Contains(ours, f) }) {
+		return false, nil
+	}
+	err := Release(ctx, cluster.Client, cached.DeepCopyObject().(client.Object))
+	return err == nil, err
 }
 
 // originalFinalizers are the finalizers of the original operators. An object that one of them had held is released together with Drydock's own.

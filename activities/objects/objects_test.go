@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -124,6 +125,42 @@ func TestTheLastStatusReleasesADeletedObject(t *testing.T) {
 	err := activitytest.BareCluster(t).Client.Get(t.Context(), client.ObjectKeyFromObject(object), &maintenancev1.NodeMaintenance{})
 	require.True(t, apierrors.IsNotFound(err))
 	require.True(t, publish(t, a, of, maintenancev1.NodeCompleted, final).Gone)
+}
+
+func TestOnlyADeletedObjectThatNothingElseKeepsIsReleasedWithoutAStatus(t *testing.T) {
+	cluster := activitytest.BareCluster(t)
+	tests := []struct {
+		name       string
+		finalizers []string
+		deleted    bool
+		released   bool
+	}{
+		{"ours", []string{objects.Finalizer}, true, true},
+		{"of-the-original-too", []string{objects.Finalizer, "maintenance.nvidia.com/finalizer"}, true, true},
+		{"of-its-requestor", []string{objects.Finalizer, "gpu.example.com/finalizer"}, true, false},
+		{"not-deleted", []string{objects.Finalizer}, false, false},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			object, of := request(t, "last-"+tt.name, tt.finalizers...)
+			if tt.deleted {
+				require.NoError(t, cluster.Client.Delete(t.Context(), object))
+			}
+			require.EventuallyWithT(t, func(c *assert.CollectT) { // the cache follows
+				cached := &maintenancev1.NodeMaintenance{}
+				assert.NoError(c, cluster.Cache.Get(t.Context(), client.ObjectKeyFromObject(object), cached))
+				assert.Equal(c, tt.deleted, cached.DeletionTimestamp != nil)
+			}, time.Minute, 10*time.Millisecond)
+			released, err := objects.ReleaseLast(t.Context(), cluster, of)
+			require.NoError(t, err)
+			require.Equal(t, tt.released, released)
+			err = cluster.Client.Get(t.Context(), client.ObjectKeyFromObject(object), object)
+			require.Equal(t, tt.released, apierrors.IsNotFound(err), "%v", err)
+			if !tt.released {
+				require.Equal(t, tt.finalizers, object.Finalizers)
+			}
+		})
+	}
 }
 
 func TestAnObjectIsDeletedWithItsLastStatus(t *testing.T) {

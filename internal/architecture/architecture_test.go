@@ -206,7 +206,7 @@ var familyImports = map[string][]string{
 	"jobs":           {"events", "marks", "views"},
 	"lockcontroller": {"health"},
 	"manifestworks":  {"remediation"},
-	"node":           {"drain", "events", "jobs", "locks", "marks"},
+	"node":           {"drain", "events", "jobs", "locks", "marks", "objects"},
 	"objects":        {"events"},
 	"policies":       {"remediation"},
 	"requests":       {"holds", "node", "objects", "rollouts", "scheduler", "sweeper"},

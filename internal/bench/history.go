@@ -51,19 +51,19 @@ func (h history) firstTimer() (time.Time, bool) {
 }
 
 // maintenance reads the node of a maintenance from its history, when it was ready, and when its work was done: the times of the activity RunJob or,
-// without a Job, the start of the requestor's work and of the health check.
+// without a Job, the end of the drain and the start of the health check.
 func (h history) maintenance() (node string, ready, released time.Time, err error) {
 	attributes := h.events[0].GetWorkflowExecutionStartedEventAttributes().SearchAttributes
 	if err := converter.GetDefaultDataConverter().FromPayload(attributes.GetIndexedFields()[temporal.AttributeNode.GetName()], &node); err != nil {
 		return "", ready, released, fmt.Errorf("read which node was maintained: %w", err)
 	}
-	var work int64
+	var drain, work int64
 	for _, event := range h.events {
 		switch activityOf(event) {
 		case "RunJob":
 			work, ready = event.EventId, event.EventTime.AsTime()
-		case "AwaitStale": // the requestor works on the node
-			ready = event.EventTime.AsTime()
+		case "Drain":
+			drain = event.EventId
 		case "AwaitNodeHealthy":
 			if work == 0 {
 				released = event.EventTime.AsTime()
@@ -72,7 +72,11 @@ func (h history) maintenance() (node string, ready, released time.Time, err erro
 				ready = released
 			}
 		}
-		if done := event.GetActivityTaskCompletedEventAttributes(); done != nil && done.ScheduledEventId == work {
+		switch event.GetActivityTaskCompletedEventAttributes().GetScheduledEventId() {
+		case 0:
+		case drain:
+			ready = event.EventTime.AsTime()
+		case work:
 			released = event.EventTime.AsTime()
 		}
 	}

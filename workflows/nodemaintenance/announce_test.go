@@ -29,7 +29,8 @@ func TestReadinessAndFailuresOfRequestorsAreNodeEvents(t *testing.T) {
 	for _, input := range w.Inputs["AnnounceState"] {
 		announcement := input.(node.AnnounceStateInput)
 		require.Equal(t, in.Object.Spec.NodeName, announcement.Node)
-		announcement.NodeRef = activitykit.NodeRef{}
+		require.False(t, announcement.At.IsZero())
+		announcement.NodeRef, announcement.At = activitykit.NodeRef{}, time.Time{}
 		announced = append(announced, announcement)
 	}
 	ready := "the node is ready for " + in.Object.Spec.RequestorID
@@ -47,12 +48,32 @@ func TestAFailedEventDoesNotDelayTheMaintenance(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	begin := w.Now()
 	w.Fail["AnnounceState"] = workflowtest.Always(errors.New("no worker answered"))
-	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalCancel, nil)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 
-	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+	require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).State)
 	require.NotEmpty(t, w.Inputs["AnnounceState"])
-	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "done is handled immediately")
+	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "the cancellation is handled immediately")
+}
+
+func TestAnActivityThatComesSoonRecordsThatTheNodeIsReady(t *testing.T) {
+	for _, tt := range []struct {
+		after  time.Duration // from Ready to done
+		health bool
+	}{{time.Second, true}, {time.Minute, false}} {
+		t.Run(tt.after.String(), func(t *testing.T) {
+			w := workflowtest.NewWorld(t)
+			w.When(func() bool { return workflowtest.StatusOf[workflowtest.NodeStatus](w).State == maintenancev1.NodeReady }, func() {
+				w.RegisterDelayedCallback(w.Signal(temporal.SignalDone, ""), tt.after)
+			})
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
+			workflowtest.RequireResult[workflowtest.NodeStatus](w)
+			healthy := w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput)
+			require.Equal(t, tt.health, healthy.Ready != nil)
+			require.Len(t, w.Inputs["AnnounceState"], map[bool]int{true: 0, false: 1}[tt.health])
+			require.Equal(t, !tt.health, len(w.Inputs["AwaitStale"]) > 0, "work that is done soon is not watched")
+		})
+	}
 }
 
 func TestANodeWithoutARequestorGetsNoReadyEvent(t *testing.T) {
@@ -62,13 +83,13 @@ func TestANodeWithoutARequestorGetsNoReadyEvent(t *testing.T) {
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.NotContains(t, w.Called(), "AnnounceState", "the Job has its own Events")
-	require.False(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).NoWork)
+	require.Nil(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).Ready)
 
 	w, in.Object.Spec.Action = workflowtest.NewWorld(t), nil
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.NotContains(t, w.Called(), "AnnounceState")
-	require.True(t, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).NoWork, "the Event of the health check also reports that the node was ready")
+	require.Equal(t, maintenancev1.NodeReady, w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput).Ready.State, "the health check also records that the node was ready")
 }
 
 func TestTheResultOfAMaintenanceIsANodeEvent(t *testing.T) {

@@ -12,7 +12,7 @@ import (
 func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 	m.state.Return.Begun = Yes
 	m.enter(ctx, checkNode)
-	in := health.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks, NoWork: m.in.DoneWhenReady && !m.byJob()}
+	in := health.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks, Ready: m.takeReadyEvent()}
 	in.Deadline = kit.DeadlineIn(ctx, kit.HealthTimeout(m.spec.HealthTimeoutSeconds))
 	if m.returnsWhenHealthy() {
 		in.Return = new(m.returnInput(nil, m.state.Locks.mayHaveReleased()))

@@ -80,6 +80,31 @@ func TestADeletedObjectReturnsTheReadyNode(t *testing.T) {
 	require.Positive(t, ready)
 }
 
+// A last status would be gone with its object.
+func TestAnObjectThatIsReleasedWithItsNodeHasNoLastStatus(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	workflowtest.Simulate(w, "ReturnNode", func(in node.ReturnNodeInput) any {
+		return node.ReturnNodeResult{Uncordoned: true, Released: in.Release != nil}
+	})
+	w.EachMinute(objectIsDeleted(w))
+	in := objectMaintenance()
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+	require.Equal(t, in.Source, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Release)
+	for _, write := range w.Published() {
+		require.False(t, write.Final)
+	}
+}
+
+func TestAnObjectThatIsNotDeletedIsNotReleasedWithItsNode(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	w.EachMinute(w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, objectMaintenance())
+	workflowtest.RequireResult[workflowtest.NodeStatus](w)
+	require.Nil(t, w.Inputs["ReturnNode"][0].(node.ReturnNodeInput).Release)
+	require.True(t, w.Published()[len(w.Published())-1].Final)
+}
+
 // Otherwise nothing says why, and the object stays after its deletion, because nothing removes its finalizer.
 func TestAnObjectShowsThatItsRequestWasRefused(t *testing.T) {
 	w := workflowtest.NewWorld(t)

@@ -26,6 +26,7 @@ func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	case m.byJob() && first.State.NeedsNode():
 		err = m.runJob(ctx)
 	case m.in.DoneWhenReady && first.State.NeedsNode():
+		m.setReadyEvent(ctx, "the node is ready, and has no work to wait for")
 		m.setRequestor(first, maintenancev1.RequestorDone, "")
 	}
 	if err == nil {
@@ -57,8 +58,10 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 		// The staleness of the requestors' work excludes the time of a Job or of a failure.
 		m.state.Readiness = node.Readiness{}
 		err := kit.Within(ctx, func(watching workflow.Context) error {
-			ready := m.readyAnnouncement()
-			workflow.GoNamed(watching, "staleness", func(ctx workflow.Context) { m.followStaleness(ctx, ready) })
+			if m.state.failing() == nil {
+				m.setReadyEvent(ctx, "the node is ready for "+names(m.state.requestors(needsNode)))
+			}
+			workflow.GoNamed(watching, "staleness", m.followStaleness)
 			return m.awaitDoneOrRecovered(ctx)
 		})
 		if err != nil {
@@ -96,15 +99,8 @@ func (m *nodeMaintenance) readyChanged() bool {
 	return !m.state.needed() || failed != (m.state.failing() != nil) || m.collects()
 }
 
-// readyAnnouncement announces that the node is ready; nil: the work on it has failed.
-func (m *nodeMaintenance) readyAnnouncement() *node.AnnounceStateInput {
-	if m.state.failing() != nil {
-		return nil
-	}
-	return new(m.announcement(maintenancev1.NodeReady, "the node is ready for "+names(m.state.requestors(needsNode))))
-}
-
 func (m *nodeMaintenance) announceFailure(ctx workflow.Context) {
+	m.announceReady(ctx)
 	message := "the work on the node has failed" + m.state.failing().Failure.report() + "; it stays out of service until the failure is cleared (recover), or done or cancel is sent"
 	m.announce(ctx, maintenancev1.NodeRequestorFailed, message)
 }

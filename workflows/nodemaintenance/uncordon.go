@@ -54,13 +54,16 @@ func (m *nodeMaintenance) returnInput(err error, mayHaveReleased bool) node.Retu
 	if m.in.Parent == "" {
 		in.Unsubscribe = new(m.holds.Subscription())
 	}
+	if m.state.Object.Deleted && m.state.Locks.Present == No {
+		in.Release = m.in.Source
+	}
 	if m.state.Job == JobFinished {
 		in.FinishedJob = new(m.jobInput())
 	}
 	return in
 }
 
-// recordSignals records what the activity has sent to other workflows.
+// recordSignals records what the activity has sent to other workflows, and whether the object is gone.
 func (m *nodeMaintenance) recordSignals(result node.ReturnNodeResult) {
 	switch {
 	case !result.SlotReturned:
@@ -73,6 +76,9 @@ func (m *nodeMaintenance) recordSignals(result node.ReturnNodeResult) {
 	}
 	if result.Unsubscribed {
 		m.holds.Unsubscribed()
+	}
+	if result.Released {
+		m.record.publisher.Close()
 	}
 }
 
