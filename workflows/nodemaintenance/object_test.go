@@ -329,7 +329,7 @@ func TestTheEventsAndTheReadyTimeOfAnObject(t *testing.T) {
 		states = append(states, event.Message)
 		require.EqualValues(t, len(states), event.Number)
 	}
-	require.Equal(t, []string{"Pending", "Scheduled", "Cordon", "WaitForPodCompletion", "Draining", "Ready", "HealthChecks", "CleaningUp", "Completed"}, states)
+	require.Equal(t, []string{"Ready", "Completed"}, states, "the object shows no state that is over at once")
 	ready, err := time.Parse(time.RFC3339, annotations[maintenancev1.AnnotationReadyTime])
 	require.NoError(t, err)
 	require.WithinDuration(t, start, ready, time.Minute)

@@ -32,12 +32,14 @@ type nodeRecord struct {
 	notifier   kit.Notifier
 	// passing: the state is likely over at once. The object shows it when a wait begins, or with the next state.
 	passing bool
+	// told is the last state of which an Event on the object tells.
+	told maintenancev1.NodeState
 	// unlisted: the program that started the workflow has not set its search attributes.
 	unlisted bool
 }
 
 func newNodeRecord(ctx workflow.Context, status *maintenancev1.NodeMaintenanceStatus, node activitykit.NodeRef, in Input) *nodeRecord {
-	r := &nodeRecord{ctx: ctx, status: status, node: node}
+	r := &nodeRecord{ctx: ctx, status: status, node: node, told: status.State}
 	r.log = log.With(workflow.GetLogger(ctx), logKeys(in)...)
 	r.attributes = &kit.SearchAttributes{Ctx: ctx, Log: r.log}
 	r.attributes.Gather()
@@ -89,7 +91,6 @@ func (r *nodeRecord) enter(ctx workflow.Context, state maintenancev1.NodeState) 
 	r.passing = passes(state)
 	r.setPhase(state)
 	r.notify(ctx, state)
-	r.publisher.Event(ctx, state == maintenancev1.NodeFailed || state == maintenancev1.NodeGone, maintenancev1.EventConditionChanged, string(state))
 	if state == maintenancev1.NodeReady || state == maintenancev1.NodeRequestorFailed {
 		r.publisher.ChangeNow()
 	}
@@ -207,6 +208,17 @@ func (r *nodeRecord) show() {
 	kit.ShowDetails(r.ctx, nodeDetails(r.node, r.status))
 	r.progress.Changed = true
 	r.publisher.Change()
+	r.tell()
+}
+
+// tell records an Event on the object for a state that the object shows.
+func (r *nodeRecord) tell() {
+	state := r.status.State
+	if state == r.told || !r.lasts() {
+		return
+	}
+	r.told = state
+	r.publisher.Event(r.ctx, state == maintenancev1.NodeFailed || state == maintenancev1.NodeGone, maintenancev1.EventConditionChanged, string(state))
 }
 
 // lasts reports whether the state lasts long enough for the object to show it.
