@@ -41,29 +41,30 @@ func Blocks(wait *drydockv1.Wait, now time.Time) bool {
 }
 
 // Graver reports whether a wait is graver than another one: it is more likely to need a person, or the reason for the other one.
-func Graver(wait, than *drydockv1.Wait) bool { return rank(wait) < rank(than) }
-
-// rank orders waits, the gravest first.
-func rank(wait *drydockv1.Wait) int {
-	switch {
-	case wait == nil:
-		return len(blockingReasons) + 1
-	case !slices.Contains(blockingReasons, wait.Reason):
-		return len(blockingReasons)
+func Graver(wait, than *drydockv1.Wait) bool {
+	if wait == nil || than == nil {
+		return wait != nil && than == nil
 	}
-	return slices.Index(blockingReasons, wait.Reason)
+	return rankOf(wait.Reason) < rankOf(than.Reason)
+}
+
+// rankOf orders reasons, the gravest first. All that do not block have the last rank.
+func rankOf(reason string) int {
+	if rank := slices.Index(blockingReasons, reason); rank >= 0 {
+		return rank
+	}
+	return len(blockingReasons)
 }
 
 // gravestCluster returns the running cluster with the gravest reason that blocks it, and how many clusters are blocked; nil: none.
 func gravestCluster(clusters []ranv1.ClusterStatus, blocked func(c *ranv1.ClusterStatus) bool) (gravest *ranv1.ClusterStatus, count int) {
-	rank := func(c *ranv1.ClusterStatus) int { return slices.Index(blockingReasons, c.Reason) }
 	for i := range clusters {
 		c := &clusters[i]
-		if !Working(c) || rank(c) < 0 || !blocked(c) {
+		if !Working(c) || rankOf(c.Reason) >= len(blockingReasons) || !blocked(c) {
 			continue
 		}
 		count++
-		if gravest == nil || rank(c) < rank(gravest) {
+		if gravest == nil || rankOf(c.Reason) < rankOf(gravest.Reason) {
 			gravest = c
 		}
 	}
