@@ -1,6 +1,7 @@
 package allow
 
 import (
+	"errors"
 	"fmt"
 	"net/mail"
 	"slices"
@@ -103,9 +104,21 @@ func (e Email) check(at *field.Path) field.ErrorList {
 		invalid = append(invalid, field.Required(at.Child("recipients"), "the addresses that may get e-mails; *@example.com for all of a domain"))
 	}
 	for i, recipient := range e.Recipients {
-		if err := notify.CheckAddress(strings.Replace(recipient, "*@", "any@", 1)); err != nil {
+		if err := checkRecipient(recipient); err != nil {
 			invalid = append(invalid, field.Invalid(at.Child("recipients").Index(i), recipient, err.Error()))
 		}
 	}
 	return invalid
+}
+
+// checkRecipient checks an address, or the pattern of all addresses of a domain.
+func checkRecipient(pattern string) error {
+	address := pattern
+	if domain, all := strings.CutPrefix(pattern, "*@"); all {
+		address = "any@" + domain
+	}
+	if strings.Contains(address, "*") {
+		return errors.New("may have a * only as in *@example.com, for all addresses of a domain")
+	}
+	return notify.CheckAddress(address)
 }

@@ -134,6 +134,7 @@ func TestHostsOfAListAreChecked(t *testing.T) {
 		{"email: {server: 'smtp.b.c:25', from: a@b.c}", "allow.email.recipients: Required value"},
 		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['*']}", "allow.email.recipients[0]: Invalid value"},
 		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: [d@b.c, '*@*.c']}", "allow.email.recipients[1]: Invalid value"},
+		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['oncall-*@b.c']}", "allow.email.recipients[0]: Invalid value: \"oncall-*@b.c\": may have a * only as in *@example.com"},
 		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['*@b.c'], tls: Maybe}", "allow.email.tls: Unsupported value"},
 		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['*@b.c'], username: a}", "allow.email.passwordFile: Required value"},
 		{"email: {server: 'smtp.b.c:25', from: a@b.c, recipients: ['*@b.c'], passwordFile: a}", "allow.email.username: Required value"},
