@@ -1,15 +1,14 @@
 package notifications
 
 import (
-	"cmp"
 	"context"
 	"crypto/tls"
+	"errors"
 	"fmt"
 	"net"
 	"net/mail"
 	"net/url"
 	"strings"
-	"time"
 
 	gomail "github.com/wneessen/go-mail"
 
@@ -25,9 +24,6 @@ type Email struct {
 	Text    notify.Text
 }
 
-// emailTimeout limits the dialog with a mail server. Servers may let unknown clients wait before they answer.
-const emailTimeout = 30 * time.Second
-
 // SendEmail sends an e-mail to all recipients of its URL, which the clusters file must allow, or to none of them. They may get one twice with the same
 // Message-ID, if the answer of the mail server was lost. Every answer but a success is an error and is retried.
 func SendEmail(ctx context.Context, allowed allow.List, email Email) error {
@@ -35,7 +31,7 @@ func SendEmail(ctx context.Context, allowed allow.List, email Email) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, emailTimeout)
+	ctx, cancel := context.WithTimeout(ctx, notify.EmailTimeout)
 	defer cancel()
 	message, domain, err := messageOf(email, through.From, recipients)
 	if err != nil {
@@ -49,7 +45,18 @@ func SendEmail(ctx context.Context, allowed allow.List, email Email) error {
 	if err == nil || message.IsDelivered() { // an error after the server has taken the message is none: a retry would send it again
 		return nil
 	}
-	return fmt.Errorf("send an e-mail through %s: %w", through.Server, cmp.Or(ctx.Err(), err))
+	if ctx.Err() != nil { // the error is that the connection is closed
+		err = fmt.Errorf("%s: %w", step(err), ctx.Err())
+	}
+	return fmt.Errorf("send an e-mail through %s: %w", through.Server, err)
+}
+
+// step names the step of the dialog with a mail server at which it failed.
+func step(err error) string {
+	if failed, ok := errors.AsType[*gomail.SendError](err); ok {
+		return failed.Reason.String()
+	}
+	return "connecting"
 }
 
 // messageOf returns the message of an e-mail, and the domain of its sender.
@@ -88,7 +95,7 @@ func clientOf(ctx context.Context, server allow.Email, domain string) (*gomail.C
 	}
 	config := &tls.Config{ServerName: host, RootCAs: trusted, MinVersion: tls.VersionTLS12}
 	options := []gomail.Option{
-		gomail.WithHELO(domain), gomail.WithTimeout(emailTimeout), gomail.WithTLSConfig(config), gomail.WithoutNoop(), gomail.WithoutRset(), gomail.WithoutSMTPUTF8(),
+		gomail.WithHELO(domain), gomail.WithTimeout(notify.EmailTimeout), gomail.WithTLSConfig(config), gomail.WithoutNoop(), gomail.WithoutRset(), gomail.WithoutSMTPUTF8(),
 	}
 	var implicit *tls.Config
 	switch server.Mode() {

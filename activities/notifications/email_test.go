@@ -119,7 +119,7 @@ func TestAnEmailThatTheServerRefusesIsRetried(t *testing.T) {
 		says   string
 	}{
 		"its CA is not trusted":                {ann, func(e *allow.Email) { e.CAFile = "" }, "certificate signed by unknown authority"},
-		"it has another name":                  {ann, func(e *allow.Email) { e.Server = strings.Replace(e.Server, "localhost", "127.0.0.2", 1) }, "127.0.0.2"},
+		"it has another name":                  {ann, func(e *allow.Email) { e.Server = strings.Replace(e.Server, "localhost", "127.0.0.2", 1) }, ", not 127.0.0.2"},
 		"the password is wrong":                {ann, func(e *allow.Email) { e.Username = "eve" }, "SMTP AUTH failed: 535"},
 		"there is no password":                 {ann, func(e *allow.Email) { e.Username = "" }, "550"},
 		"the file of the password is missing":  {ann, func(e *allow.Email) { e.PasswordFile = "/nowhere" }, "allow.email: passwordFile: open /nowhere"},
@@ -164,7 +164,7 @@ func TestAnEmailToOthersThanAllowedOpensNoConnection(t *testing.T) {
 // A server that has taken an e-mail may fail before it says so, or before it says goodbye.
 func TestAnEmailWhoseAnswerIsLostIsTheSameAgain(t *testing.T) {
 	server := startExim(t, withoutTLS)
-	lost := behindA(t, server.address, "250 OK id=")
+	lost := behindA(t, server.address, "250 OK id=", func() {})
 	notice := emailOf(ann, blocked(), nil)
 	require.Error(t, inPlainText(lost).SendNotification(t.Context(), notice))
 	require.NoError(t, inPlainText(server.address).SendNotification(t.Context(), notice))
@@ -175,12 +175,26 @@ func TestAnEmailWhoseAnswerIsLostIsTheSameAgain(t *testing.T) {
 	}
 	require.Equal(t, map[string]int{"<" + notice.ID + "@ops.example.com>": 2}, ids)
 
-	noGoodbye := behindA(t, server.address, "221 ")
+	noGoodbye := behindA(t, server.address, "221 ", func() {})
 	require.NoError(t, inPlainText(noGoodbye).SendNotification(t.Context(), notice), "it has been sent")
 }
 
-// behindA returns the address of a proxy of a server that closes the connection instead of an answer that starts with a text.
-func behindA(t *testing.T, server, answer string) string {
+func TestTheErrorOfATimeoutNamesTheStepOfTheDialog(t *testing.T) {
+	server := startExim(t, withoutTLS)
+	for _, tt := range []struct{ answer, step string }{
+		{"220 ", "connecting"},
+		{"250 Accepted", "sending SMTP RCPT TO command"},
+		{"354 ", "sending SMTP DATA command"},
+		{"250 OK id=", "closing SMTP DATA writer"},
+	} {
+		ctx, timeIsUp := context.WithCancel(t.Context())
+		slow := behindA(t, server.address, tt.answer, timeIsUp)
+		require.EqualError(t, inPlainText(slow).SendNotification(ctx, emailOf(ann, blocked(), nil)), "send an e-mail through "+slow+": "+tt.step+": context canceled")
+	}
+}
+
+// behindA returns the address of a proxy of a server that does something instead of an answer that starts with a text, and then closes the connection.
+func behindA(t *testing.T, server, answer string, instead func()) string {
 	t.Helper()
 	address, _ := listen(t, func(client *net.TCPConn) error {
 		upstream, err := net.Dial("tcp", server)
@@ -191,7 +205,11 @@ func behindA(t *testing.T, server, answer string) string {
 		go func() { _, _ = io.Copy(upstream, client) }()
 		for lines := bufio.NewReader(upstream); ; {
 			line, err := lines.ReadString('\n')
-			if err != nil || strings.HasPrefix(line, answer) {
+			if err != nil {
+				return nil
+			}
+			if strings.HasPrefix(line, answer) {
+				instead()
 				return nil
 			}
 			if _, err := io.WriteString(client, line); err != nil {
@@ -211,5 +229,5 @@ func TestAnUnresponsiveMailServerTimesOut(t *testing.T) {
 	defer cancel()
 	err := inPlainText(address).SendNotification(ctx, emailOf(ann, blocked(), nil))
 	require.ErrorIs(t, err, context.DeadlineExceeded)
-	require.ErrorContains(t, err, "send an e-mail through "+address)
+	require.ErrorContains(t, err, "send an e-mail through "+address+": connecting: ")
 }

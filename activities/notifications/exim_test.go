@@ -111,10 +111,10 @@ func startExim(t *testing.T, kind []string, args ...string) *exim {
 	return server
 }
 
-// listen serves connections to a port until the test ends.
+// listen serves connections to a port, at all addresses of this machine, until the test ends.
 func listen(t *testing.T, serve func(*net.TCPConn) error) (address, named string) {
 	t.Helper()
-	listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1)})
+	listener, err := net.ListenTCP("tcp4", nil)
 	require.NoError(t, err)
 	var serving sync.WaitGroup
 	t.Cleanup(func() {
@@ -135,7 +135,8 @@ func listen(t *testing.T, serve func(*net.TCPConn) error) (address, named string
 			})
 		}
 	})
-	return listener.Addr().String(), net.JoinHostPort("localhost", strconv.Itoa(listener.Addr().(*net.TCPAddr).Port))
+	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
+	return net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)
 }
 
 func eximAccount(t *testing.T) *syscall.Credential {

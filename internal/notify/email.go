@@ -6,12 +6,17 @@ import (
 	"net/mail"
 	"net/url"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // maxRecipients limits the addresses of one e-mail.
 const maxRecipients = 20
+
+// EmailTimeout limits the dialog with a mail server. Servers may let unknown clients wait, and may examine an e-mail before they answer that they have taken it
+// (RFC 5321, section 4.5.3.2.6). After a timeout it is sent again.
+const EmailTimeout = 5 * time.Minute
 
 // IsEmail reports whether the receiver with a URL gets e-mails.
 func IsEmail(url string) bool { return strings.HasPrefix(url, "mailto:") }

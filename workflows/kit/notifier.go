@@ -19,14 +19,18 @@ const (
 	// notifyFor limits the retries for a receiver that does not answer. notifyPause is the longest pause between them.
 	notifyFor   = 24 * time.Hour
 	notifyPause = 10 * time.Minute
-	// notifyTimeout limits one attempt: mail servers may be slow on purpose.
+	// notifyTimeout limits one attempt, beside the dialog with a mail server.
 	notifyTimeout = time.Minute
 )
 
-// WithNotificationRetries returns the context of an activity that sends a notification.
-func WithNotificationRetries(ctx workflow.Context, summary string) workflow.Context {
+// WithNotificationRetries returns the context of an activity that sends a notification to the receiver with a URL.
+func WithNotificationRetries(ctx workflow.Context, url, summary string) workflow.Context {
+	limit := notifyTimeout
+	if notify.IsEmail(url) {
+		limit += notify.EmailTimeout
+	}
 	return workflow.WithActivityOptions(ctx, workflow.ActivityOptions{
-		StartToCloseTimeout:    notifyTimeout,
+		StartToCloseTimeout:    limit,
 		ScheduleToCloseTimeout: notifyFor,
 		Summary:                temporal.Cut(summary, 200),
 		RetryPolicy: &sdktemporal.RetryPolicy{

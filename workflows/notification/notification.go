@@ -12,5 +12,5 @@ import (
 // Notification sends a notification to one receiver. Its only activity shows the attempts and their errors.
 func Notification(ctx workflow.Context, notice notify.Notice) error {
 	var activities *notifications.Activities
-	return workflow.ExecuteActivity(kit.WithNotificationRetries(ctx, notice.String()), activities.SendNotification, notice).Get(ctx, nil)
+	return workflow.ExecuteActivity(kit.WithNotificationRetries(ctx, notice.URL, notice.String()), activities.SendNotification, notice).Get(ctx, nil)
 }

@@ -37,7 +37,7 @@ func (w *maintenanceWindow) notifyReceivers(ctx workflow.Context) {
 
 // WindowNotification sends a notification about a window to one receiver. Its only activity shows the attempts and their errors.
 func WindowNotification(ctx workflow.Context, notice windows.Notice) error {
-	ctx = kit.WithNotificationRetries(ctx, string(notice.Body.Type)+": "+notice.Body.Message)
+	ctx = kit.WithNotificationRetries(ctx, notice.URL, string(notice.Body.Type)+": "+notice.Body.Message)
 	var webhooks *windowsactivities.Activities
 	return workflow.ExecuteActivity(ctx, webhooks.SendNotice, notice).Get(ctx, nil)
 }
