@@ -48,7 +48,9 @@ func newUpgradePromote(c *cli) *cobra.Command {
 		Use:   "upgrade-promote --build-id VERSION",
 		Short: "Give new work to a version of the workers, once they run",
 		Long: `Give new work to a version of the workers, once they run. The command waits until workers with this --build-id poll, which takes up to a minute, and then
-makes it the current version of the worker deployment. With --percentage it gets only that share of the new work, and the current version the rest.
+makes it the current version of the worker deployment. With --percentage it gets only that share of the new work, and the current version the rest. If no
+other version is current, as after an installation, it gets all of it, with a warning.
+
 What is running stays with the version that began it. What never ends, such as schedulers and maintenance windows, moves to the version: the same share of it.
 
 To go back, promote the former version again, while its workers run. The exit status is 1 if no worker of the version polls within --timeout: then nothing
@@ -63,7 +65,7 @@ is changed.`,
 			if err := c.awaitVersion(ctx, s, deployment, buildID); err != nil {
 				return err
 			}
-			done, err := s.promote(ctx, deployment, rampingVersion{buildID, percentage})
+			done, err := c.promote(ctx, s, deployment, rampingVersion{buildID, percentage})
 			if err != nil {
 				return err
 			}
@@ -135,28 +137,23 @@ func (s *server) lastPolls(ctx context.Context, deployment, buildID string) (pol
 }
 
 // promote gives a version its share of the new work. With all of it the version is current, and no other one is ramping.
-func (s *server) promote(ctx context.Context, deployment string, version rampingVersion) (promotion, error) {
+func (c *cli) promote(ctx context.Context, s *server, deployment string, version rampingVersion) (promotion, error) {
 	of := subject{noun: "worker deployment", name: deployment}
 	handle := s.WorkerDeploymentClient().GetHandle(deployment)
 	before, err := handle.Describe(ctx, client.WorkerDeploymentDescribeOptions{})
 	if err != nil {
 		return promotion{}, s.explain("read the versions of", of, err)
 	}
-	token, routing := before.ConflictToken, before.Info.RoutingConfig
-	isCurrent := routing.CurrentVersion != nil && routing.CurrentVersion.BuildID == version.BuildID
-	switch {
-	case version.Percentage == 100 && isCurrent && routing.RampingVersion == nil: // nothing to do
-	case version.Percentage == 100 && isCurrent:
-		_, err = handle.SetRampingVersion(ctx, client.WorkerDeploymentSetRampingVersionOptions{ConflictToken: token})
-	case version.Percentage == 100:
-		_, err = handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: version.BuildID, ConflictToken: token})
-	case routing.CurrentVersion == nil:
-		return promotion{}, fmt.Errorf("%s %s has no current version, which would get the rest of the new work: promote one without --percentage first", of.noun, deployment)
-	case isCurrent:
-		return promotion{}, fmt.Errorf("version %s of %s %s is current: give the share to another version", version.BuildID, of.noun, deployment)
-	default:
+	current := before.Info.RoutingConfig.CurrentVersion
+	hasOther := current != nil && current.BuildID != version.BuildID // it gets the rest
+	if version.Percentage < 100 && !hasOther {
+		c.warn("warning: version %s gets all of the new work, not %d%%: no other version is current, which would get the rest", version.BuildID, version.Percentage)
+	}
+	if version.Percentage == 100 || !hasOther {
+		err = promoteFully(ctx, handle, version.BuildID, before)
+	} else {
 		_, err = handle.SetRampingVersion(ctx, client.WorkerDeploymentSetRampingVersionOptions{
-			BuildID: version.BuildID, Percentage: float32(version.Percentage), ConflictToken: token,
+			BuildID: version.BuildID, Percentage: float32(version.Percentage), ConflictToken: before.ConflictToken,
 		})
 	}
 	if _, refused := errors.AsType[*serviceerror.FailedPrecondition](err); refused {
@@ -172,7 +169,24 @@ func (s *server) promote(ctx context.Context, deployment string, version ramping
 	if err != nil {
 		return promotion{}, s.explain("read the versions of", of, err)
 	}
-	return promotionOf(deployment, routing.CurrentVersion, described.Info), nil
+	return promotionOf(deployment, current, described.Info), nil
+}
+
+// promoteFully makes a version current, and then ends the ramp of another one, so that its work moves once. A repetition completes both.
+func promoteFully(ctx context.Context, handle client.WorkerDeploymentHandle, buildID string, before client.WorkerDeploymentDescribeResponse) error {
+	token, current, ramping := before.ConflictToken, before.Info.RoutingConfig.CurrentVersion, before.Info.RoutingConfig.RampingVersion
+	if current == nil || current.BuildID != buildID {
+		made, err := handle.SetCurrentVersion(ctx, client.WorkerDeploymentSetCurrentVersionOptions{BuildID: buildID, ConflictToken: token})
+		if err != nil {
+			return err
+		}
+		token = made.ConflictToken
+	}
+	if ramping == nil || ramping.BuildID == buildID { // a version that becomes current is no longer ramping
+		return nil
+	}
+	_, err := handle.SetRampingVersion(ctx, client.WorkerDeploymentSetRampingVersionOptions{ConflictToken: token})
+	return err
 }
 
 // awaitRouting waits until all task queues know which versions get new work. Temporal tells them after it has accepted a change.

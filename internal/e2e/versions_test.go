@@ -41,21 +41,32 @@ func TestRunningWorkStaysWithTheVersionThatBeganIt(t *testing.T) {
 		require.Contains(t, refused.err, "no worker with --deployment=drydock --build-id="+version+" polls task queue drydock: nothing is changed")
 	}
 	refuses("v1")
+	// share gives a version half of the new work, if another version is current.
+	share := func(version string, more ...string) answer {
+		given := drydock(t, append([]string{"upgrade-promote", "--build-id", version, "--percentage", "50", "--temporal-namespace", namespace}, more...)...)
+		require.Zero(t, given.code, given.err)
+		return given
+	}
+	const getsAll = "version v1 gets all of the new work, not 50%"
 	start("v1")
-	require.Equal(t, "new work gets version v1 of worker deployment drydock\n", run("upgrade-promote", "--build-id", "v1"))
+	first := share("v1")
+	require.Equal(t, "new work gets version v1 of worker deployment drydock\n", first.out)
+	require.Contains(t, first.err, getsAll)
 	maintain("spoke-5", "v1")
 	second := start("v2")
-	noRamp := drydock(t, "upgrade-promote", "--build-id", "v1", "--percentage", "5", "--temporal-namespace", namespace)
-	require.Equal(t, 1, noRamp.code)
-	require.Contains(t, noRamp.err, "version v1 of worker deployment drydock is current: give the share to another version")
-	require.Equal(t, "50% of new work gets version v2 of worker deployment drydock, the rest version v1\n", run("upgrade-promote", "--build-id", "v2", "--percentage", "50"))
+	const half = "50% of new work gets version v2 of worker deployment drydock, the rest version v1\n"
+	require.Equal(t, half, share("v2").out)
 	for name, version := range map[string]string{"second": "v2", "late": "v1"} { // the workflow ID decides
 		run("node", "maintain", "worker-2", "--name", name, "--cluster", "spoke-5")
 		require.Eventually(t, func() bool { return versionOf("spoke-5", name) == version }, stateLimit, 100*time.Millisecond)
 		run("node", "cancel", name, "--cluster", "spoke-5")
 	}
-	require.Regexp(t, `^new work gets version v1 of worker deployment drydock\n`, run("upgrade-promote", "--build-id", "v1"))
-	require.Regexp(t, `"current": ?"v1",\s+"others"`, run("upgrade-promote", "--build-id", "v1", "-o", "json"), "nothing is ramping")
+	back := share("v1", "-o", "json") // as Helm does, whose values still have the percentage
+	require.Regexp(t, `"current": ?"v1",\s+"others"`, back.out, "nothing is ramping")
+	require.Contains(t, back.err, getsAll)
+	require.Regexp(t, "^"+half, share("v2").out)
+	start("v3")
+	require.Regexp(t, `"current": ?"v3",\s+"former": ?"v1",\s+"others"`, run("upgrade-promote", "--build-id", "v3", "-o", "json"), "nothing is ramping")
 	require.Regexp(t, `v1 +keep them: work that began with it is running`, run("upgrade-promote", "--build-id", "v2"))
 	maintain("spoke-6", "v2")
 	run("upgrade-promote", "--build-id", "v1") // back
