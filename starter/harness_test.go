@@ -35,15 +35,22 @@ func drydock(t *testing.T, args ...string) outcome {
 // drydockWith runs a command line with a standard input.
 func drydockWith(t *testing.T, stdin string, args ...string) outcome {
 	t.Helper()
-	for attempt := 1; ; attempt++ {
+	got, _ := attempt(t, stdin, args...)
+	return got
+}
+
+// attempt runs a command line with a standard input, again while a busy worker does not answer it in time. It returns how often that was.
+func attempt(t *testing.T, stdin string, args ...string) (got outcome, attempts int) {
+	t.Helper()
+	for attempts = 1; ; attempts++ {
 		var stdout, stderr bytes.Buffer
 		streams := genericiooptions.IOStreams{In: strings.NewReader(stdin), Out: &stdout, ErrOut: &stderr}
-		got := outcome{status: run(t.Context(), streams, false, args)}
+		got = outcome{status: run(t.Context(), streams, false, args)}
 		got.stdout, got.stderr = stdout.String(), stderr.String()
 		ofHolds := len(args) > 0 && slices.Contains([]string{"hold", "release"}, args[0])
 		late := strings.Contains(got.stderr, "no worker answers") && (ofHolds || strings.HasPrefix(got.stderr, "error: get the status of "))
-		if !late || !workerRuns.Load() || attempt == 20 {
-			return got
+		if !late || !workerRuns.Load() || attempts == 20 {
+			return got, attempts
 		}
 	}
 }
