@@ -52,7 +52,7 @@ func (n *node) start(pod corev1.PodSpec, config map[string]string, env ...string
 			"io.kubernetes.pod.name": "pre-cache-" + j.uid[:5], "io.kubernetes.pod.namespace": precache.NamespacePrecaching, "io.kubernetes.pod.uid": j.uid,
 		},
 		// There is no network for pods.
-		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/drydock-test-" + j.uid, SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
+		Linux: &runtimeapi.LinuxPodSandboxConfig{CgroupParent: "/drydock-test", SecurityContext: &runtimeapi.LinuxSandboxSecurityContext{
 			Privileged: true, NamespaceOptions: &runtimeapi.NamespaceOption{Network: runtimeapi.NamespaceMode_NODE, Pid: runtimeapi.NamespaceMode_CONTAINER},
 		}},
 	}

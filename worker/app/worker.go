@@ -60,6 +60,7 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	if err != nil {
 		return err
 	}
+	limitMemory(ctx, log)
 	if err := o.Check(); err != nil {
 		return err
 	}

@@ -1,0 +1,37 @@
+package app
+
+import (
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// TestTheMemoryLimitOfTheContainerIsThatOfGo runs this test again in a group of processes with a limit, as container runtimes do.
+func TestTheMemoryLimitOfTheContainerIsThatOfGo(t *testing.T) {
+	if os.Getenv("IN_CONTAINER") != "" {
+		limitMemory(t.Context(), slog.New(slog.NewTextHandler(os.Stdout, nil)))
+		return
+	}
+	parent, file := "/sys/fs/cgroup", "memory.max"
+	if _, err := os.Stat(filepath.Join(parent, "memory")); err == nil { // version 1
+		parent, file = filepath.Join(parent, "memory"), "memory.limit_in_bytes"
+	}
+	group, err := os.MkdirTemp(parent, "drydock-memory-")
+	if err != nil {
+		t.Skipf("needs a group of processes: %v", err)
+	}
+	t.Cleanup(func() {
+		require.Eventually(t, func() bool { return os.Remove(group) == nil }, time.Minute, 10*time.Millisecond)
+	})
+	require.NoError(t, os.WriteFile(filepath.Join(group, file), []byte("1073741824"), 0))
+	inGroup := exec.CommandContext(t.Context(), "sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group, os.Args[0], "-test.run=^"+t.Name()+"$")
+	inGroup.Env = append(os.Environ(), "IN_CONTAINER=1")
+	output, err := inGroup.CombinedOutput()
+	require.NoError(t, err, "%s", output)
+	require.Contains(t, string(output), "bytes=966367641\n", "90 % of the limit")
+}
