@@ -111,11 +111,22 @@ func startExim(t *testing.T, kind []string, args ...string) *exim {
 	return server
 }
 
-// listen serves connections to a port, at all addresses of this machine, until the test ends.
+// listen serves connections to a port of 127.0.0.1 and 127.0.0.2 until the test ends.
 func listen(t *testing.T, serve func(*net.TCPConn) error) (address, named string) {
 	t.Helper()
-	listener, err := net.ListenTCP("tcp4", nil)
-	require.NoError(t, err)
+	port := 0
+	for _, last := range []byte{1, 2} {
+		listener, err := net.ListenTCP("tcp", &net.TCPAddr{IP: net.IPv4(127, 0, 0, last), Port: port})
+		require.NoError(t, err)
+		port = listener.Addr().(*net.TCPAddr).Port
+		accept(t, listener, serve)
+	}
+	return net.JoinHostPort("127.0.0.1", strconv.Itoa(port)), net.JoinHostPort("localhost", strconv.Itoa(port))
+}
+
+// accept serves the connections to a listener until the test ends.
+func accept(t *testing.T, listener *net.TCPListener, serve func(*net.TCPConn) error) {
+	t.Helper()
 	var serving sync.WaitGroup
 	t.Cleanup(func() {
 		_ = listener.Close()
@@ -135,8 +146,6 @@ func listen(t *testing.T, serve func(*net.TCPConn) error) (address, named string
 			})
 		}
 	})
-	port := strconv.Itoa(listener.Addr().(*net.TCPAddr).Port)
-	return net.JoinHostPort("127.0.0.1", port), net.JoinHostPort("localhost", port)
 }
 
 func eximAccount(t *testing.T) *syscall.Credential {
