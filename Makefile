@@ -69,20 +69,21 @@ CONCURRENT = $(shell go list ./starter ./activities/activitykit ./activities/har
 .PHONY: test
 test: servers build chromium containerd alertmanager exim prometheus supply-chain helm ## Run all tests, those on the real servers included; PKG=./starter/... runs some
 ifeq ($(PKG),)
-	@failed=0; $(MAKE) --no-print-directory --keep-going -j3 test-shared test-alone test-without-servers || failed=1; \
-	$(MAKE) --no-print-directory --keep-going -j3 test-concurrent test-servers test-faults || failed=1; exit $$failed
+	@$(call each,-j3 test-shared test-alone test-beside,-j2 test-concurrent test-servers)
 else
 	$(RACE_TEST) $(PKG)
 endif
 
 # The tests keep two processors busy all the time, and servers that get too little of them do not answer in time. So few tests with servers run at once: first
-# the end-to-end tests, beside the tests that need no servers, with a lower priority; then the others. End-to-end tests that run alone on their fleet have
-# another fleet than those that share one.
-.PHONY: test-shared test-alone test-without-servers test-concurrent test-servers test-faults
+# the end-to-end tests, which take longest, beside the tests that need no servers, with a lower priority, and those of faults; then the others. End-to-end tests
+# that run alone on their fleet have another fleet than those that share one.
+.PHONY: test-shared test-alone test-beside test-without-servers test-concurrent test-servers test-faults
 test-shared:
 	@E2E_PART=shared $(GO_TEST) ./internal/e2e
 test-alone:
 	@E2E_PART=alone $(GO_TEST) ./internal/e2e
+test-beside:
+	@$(call each,test-without-servers,test-faults)
 test-without-servers:
 	@nice -n 10 env $(GO_TEST) -p 1 $(filter-out $(CONCURRENT) $(SERVER_TESTS),$(shell go list ./...))
 test-concurrent:
@@ -95,6 +96,8 @@ test-faults:
 
 # FAULT_TESTS break servers, or attack them.
 FAULT_TESTS = $(addprefix drydock.dev/drydock/internal/,chaos attack)
+# each makes one after the other, even if the first fails.
+each = failed=0; MAKEFLAGS= $(MAKE) --no-print-directory --keep-going $(1) || failed=1; MAKEFLAGS= $(MAKE) --no-print-directory --keep-going $(2) || failed=1; exit $$failed
 # packagesWith are those whose tests contain a text. ONLY_SERVER_TESTS need servers in all tests: linking them takes longer than many tests.
 packagesWith = $(shell go list $$(grep -rlE --include='*_test.go' --exclude-dir=standalone '$(1)' . | xargs dirname | sort -u))
 SERVER_TESTS = $(call packagesWith,MainNeedsServers|activitytest\.Main|devstacktest\.(NeedServers|Start))
