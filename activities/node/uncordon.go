@@ -118,7 +118,8 @@ func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (Return
 	if in.Unsubscribe != nil {
 		result.Unsubscribed = n.signal(ctx, temporal.EmergencyStopID, temporal.SignalUnsubscribeHolds, *in.Unsubscribe)
 	}
-	if in.Release != nil && !result.NotWithdrawn {
+	allDone := !result.NotWithdrawn && result.ClusterWithdrawn == in.WithdrawCluster && result.SlotReturned == (in.Slot != nil)
+	if in.Release != nil && allDone {
 		if result.Released, err = objects.ReleaseLast(ctx, cluster, *in.Release); err != nil {
 			in.Logger(ctx).Warn("The object is not released yet", "error", err)
 		}

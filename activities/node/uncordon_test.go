@@ -8,13 +8,18 @@ import (
 	"testing"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	nodeactivities "drydock.dev/drydock/activities/node"
+	"drydock.dev/drydock/activities/objects"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/kube"
@@ -193,6 +198,35 @@ func TestTheSlotReturnsWithTheNodeUnlessALockIsInactive(t *testing.T) {
 	activitytest.WriteLockState(t, activitytest.HeldNode(t, "tf", ref.Node), lcmv1.LockInactive, "")
 	require.False(t, returned(nodeactivities.ReturnNodeInput{NodeRef: ref, Withdraw: true, AwaitLocks: true}, server).SlotReturned)
 	require.Empty(t, server.sent, "its lock is not active yet")
+}
+
+func TestADeletedObjectIsReleasedWhenAllIsDoneForItsNode(t *testing.T) {
+	ref, spoke := activitytest.TestNode(t), activitytest.TestCluster(t)
+	activitytest.Cordon(t, ref)
+	object := activitytest.Create(t, spoke, &maintenancev1.NodeMaintenance{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: ref.Node, Finalizers: []string{objects.Finalizer}},
+		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "gpu.example.com", NodeName: ref.Node},
+	})
+	key := client.ObjectKeyFromObject(object)
+	require.NoError(t, spoke.Client.Delete(t.Context(), object))
+	require.EventuallyWithT(t, func(c *assert.CollectT) { // the cache follows
+		cached := &maintenancev1.NodeMaintenance{}
+		assert.NoError(c, spoke.Cache.Get(t.Context(), key, cached))
+		assert.NotNil(c, cached.DeletionTimestamp)
+	}, time.Minute, 10*time.Millisecond)
+	in := nodeactivities.ReturnNodeInput{
+		NodeRef: ref, Slot: &scheduling.HeldSlot{Owner: scheduling.SlotOwner{WorkflowID: "node/spoke/default/" + ref.Node, FirstRunID: "run"}, Number: 1},
+		Release: &temporal.Object{
+			Cluster: ref.Cluster, APIVersion: maintenancev1.GroupVersion.String(), Kind: "NodeMaintenance", Namespace: object.Namespace, Name: object.Name, UID: object.UID,
+		},
+	}
+	for _, tt := range []struct{ slotRefused, released bool }{{true, false}, {false, true}} {
+		waits := activitykit.Waits{Temporal: &toScheduler{refuses: tt.slotRefused}}
+		result, err := (&nodeactivities.Activities{Clusters: activitytest.Clusters, Waits: waits}).ReturnNode(t.Context(), in)
+		require.NoError(t, err)
+		require.Equal(t, tt.released, result.Released, "slot refused: %t", tt.slotRefused)
+		require.Equal(t, tt.released, apierrors.IsNotFound(spoke.Client.Get(t.Context(), key, object)))
+	}
 }
 
 func TestANodeReturnsEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
