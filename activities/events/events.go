@@ -64,14 +64,20 @@ const eventMessageLimit = 1024
 // Event is an Event of a maintenance on its node.
 type Event struct {
 	// Reason is one of EventReasons.
-	Reason string
+	Reason string `json:"reason"`
 	// Occurrence distinguishes repeated Events of a maintenance; 0 for those that occur once.
-	Occurrence int32
+	Occurrence int32 `json:"occurrence,omitempty"`
 	// Warning: a person should check the node.
-	Warning bool
-	Message string
+	Warning bool   `json:"warning,omitempty"`
+	Message string `json:"message"`
 	// At is when it happened; the zero time: now.
-	At time.Time
+	At time.Time `json:"at,omitzero"`
+}
+
+// NodeEvent is an Event and its node.
+type NodeEvent struct {
+	activitykit.NodeRef
+	Event
 }
 
 // Announce records an Event on the node in the background, and returns a function that waits for it. Repeated attempts record it once, because its name

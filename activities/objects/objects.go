@@ -79,8 +79,9 @@ type PublishStatusInput struct {
 	Status any `json:"status,omitempty"`
 	// Annotations to set.
 	Annotations map[string]string `json:"annotations,omitempty"`
-	// Events to record.
-	Events []events.ObjectEvent `json:"events,omitempty"`
+	// Events to record on the object, and on nodes.
+	Events  []events.ObjectEvent `json:"events,omitempty"`
+	OnNodes []events.NodeEvent   `json:"onNodes,omitempty"`
 	// Final: the workflow ends. A deleted object is released.
 	Final bool `json:"final,omitempty"`
 	// Delete the object after a final status.
@@ -112,6 +113,9 @@ func (a *Activities) PublishStatus(ctx context.Context, in PublishStatusInput) (
 		return PublishStatusResult{Gone: true}, nil
 	case err != nil:
 		return PublishStatusResult{}, fmt.Errorf("publish the status of %s: %w", in.Object, err)
+	}
+	for _, event := range in.OnNodes {
+		events.Record(ctx, cluster, event.NodeRef, event.Event)
 	}
 	events.RecordOn(ctx, cluster, in.Object, in.Events)
 	if !in.Final {

@@ -59,6 +59,8 @@ type PublisherState struct {
 	// Events that are not recorded yet. LastEvent is the number of the latest one.
 	Events    []events.ObjectEvent `json:"events,omitempty"`
 	LastEvent int32                `json:"lastEvent,omitempty"`
+	// OnNodes are Events on nodes that are not recorded yet.
+	OnNodes []events.NodeEvent `json:"onNodes,omitempty"`
 	// Annotations to set on the object.
 	Annotations map[string]string `json:"annotations,omitempty"`
 	// Delete: the object is deleted with the last write.
@@ -93,6 +95,12 @@ func (p *Publisher) Event(ctx workflow.Context, warning bool, reason, message st
 	}
 	p.State.LastEvent++
 	p.State.Events = append(p.State.Events, events.ObjectEvent{Number: p.State.LastEvent, Warning: warning, Reason: reason, Message: message, At: workflow.Now(ctx)})
+	p.Change()
+}
+
+// OnNode records an Event on a node with the next write.
+func (p *Publisher) OnNode(event events.NodeEvent) {
+	p.State.OnNodes = append(p.State.OnNodes, event)
 	p.Change()
 }
 
@@ -144,7 +152,12 @@ func (p *Publisher) mayPublish() bool {
 
 // onlyProgress reports whether nothing but progress waits to be written.
 func (p *Publisher) onlyProgress() bool {
-	return p.Progress != nil && p.last != nil && len(p.State.Events) == 0 && len(p.State.Annotations) == 0 && p.Progress(p.last, p.Current())
+	return p.Progress != nil && p.last != nil && !p.State.pending() && p.Progress(p.last, p.Current())
+}
+
+// pending reports whether there is more to write than the status.
+func (s PublisherState) pending() bool {
+	return len(s.Events) > 0 || len(s.OnNodes) > 0 || len(s.Annotations) > 0
 }
 
 // Pause ends the write in progress and starts no other, so that the run can continue as new: the API server may refuse writes for long. The next run publishes
@@ -182,7 +195,7 @@ func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
 	status := p.Current()
 	//workflowcheck:ignore the order of a comparison does not matter
 	unchanged := reflect.DeepEqual(status, p.last)
-	if !final && unchanged && len(p.State.Events) == 0 && len(p.State.Annotations) == 0 {
+	if !final && unchanged && !p.State.pending() {
 		return false
 	}
 	p.writing = true
@@ -193,7 +206,7 @@ func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
 	var result objects.PublishStatusResult
 	var activities *objects.Activities
 	in := objects.PublishStatusInput{
-		Object: *p.Object, Status: status, Annotations: written.Annotations, Events: written.Events, Final: final, Delete: written.Delete,
+		Object: *p.Object, Status: status, Annotations: written.Annotations, Events: written.Events, OnNodes: written.OnNodes, Final: final, Delete: written.Delete,
 	}
 	if p.ByQuery {
 		in.Status = nil
@@ -202,6 +215,7 @@ func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
 		if ctx.Err() != nil { // it is written after the pause, or by the next run
 			p.changed = true
 			p.State.Events = append(written.Events, p.State.Events...)
+			p.State.OnNodes = append(written.OnNodes, p.State.OnNodes...)
 			p.State.Annotations = merged(written.Annotations, p.State.Annotations)
 		}
 		return true // cancelled, or refused finally: the work does not depend on it

@@ -2,12 +2,14 @@ package nodemaintenance_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"drydock.dev/drydock/activities/activitykit"
+	"drydock.dev/drydock/activities/events"
 	"drydock.dev/drydock/activities/health"
 	"drydock.dev/drydock/activities/node"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
@@ -48,30 +50,38 @@ func TestAFailedEventDoesNotDelayTheMaintenance(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	begin := w.Now()
 	w.Fail["AnnounceState"] = workflowtest.Always(errors.New("no worker answered"))
-	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalCancel, nil)
+	workflowtest.SignalWhen(w, workflowtest.InState(maintenancev1.NodeReady), temporal.SignalDone, nil)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
 
-	require.Equal(t, maintenancev1.NodeCancelled, workflowtest.RequireCancelled[workflowtest.NodeStatus](w).State)
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
 	require.NotEmpty(t, w.Inputs["AnnounceState"])
-	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "the cancellation is handled immediately")
+	require.WithinDuration(t, begin, w.Now(), 3*time.Second, "done is handled immediately")
 }
 
-func TestAnActivityThatComesSoonRecordsThatTheNodeIsReady(t *testing.T) {
-	for _, tt := range []struct {
-		after  time.Duration // from Ready to done
-		health bool
-	}{{time.Second, true}, {time.Minute, false}} {
-		t.Run(tt.after.String(), func(t *testing.T) {
+// The watch for staleness begins later: short work costs no activity for it.
+func TestTheReadinessOfAnObjectIsAnEventOnItsNode(t *testing.T) {
+	for _, after := range []time.Duration{time.Second, time.Minute} { // from Ready to done
+		t.Run(after.String(), func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			w.When(func() bool { return workflowtest.StatusOf[workflowtest.NodeStatus](w).State == maintenancev1.NodeReady }, func() {
-				w.RegisterDelayedCallback(w.Signal(temporal.SignalDone, ""), tt.after)
+				w.RegisterDelayedCallback(w.Signal(temporal.SignalDone, ""), after)
 			})
-			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.RequestorMaintenance())
+			in := objectMaintenance()
+			w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
 			workflowtest.RequireResult[workflowtest.NodeStatus](w)
-			healthy := w.Inputs["AwaitNodeHealthy"][0].(health.AwaitNodeHealthyInput)
-			require.Equal(t, tt.health, healthy.Ready != nil)
-			require.Len(t, w.Inputs["AnnounceState"], map[bool]int{true: 0, false: 1}[tt.health])
-			require.Equal(t, !tt.health, len(w.Inputs["AwaitStale"]) > 0, "work that is done soon is not watched")
+			var onNode []events.NodeEvent
+			for _, write := range w.Published() {
+				for _, event := range write.OnNodes {
+					require.Equal(t, in.Object.Spec.NodeName, event.Node)
+					require.Contains(t, fmt.Sprint(write.Status), "state:Ready", "with the status")
+					onNode = append(onNode, event)
+				}
+			}
+			require.Len(t, onNode, 1)
+			require.Equal(t, string(maintenancev1.NodeReady), onNode[0].Reason)
+			require.Equal(t, "the node is ready for "+in.Object.Spec.RequestorID, onNode[0].Message)
+			require.Empty(t, w.Inputs["AnnounceState"])
+			require.Equal(t, after == time.Minute, len(w.InputsOf("AwaitStale")) > 0)
 		})
 	}
 }

@@ -21,7 +21,6 @@ const cleanUpLimit = 30 * time.Minute
 // Job cannot be removed stays out of service.
 func (m *nodeMaintenance) cleanUp(ctx workflow.Context, err error) {
 	m.enter(ctx, cleanUp)
-	m.announceReady(ctx)
 	retrier := m.cleanUpRetrier(ctx)
 	// A Job that may be in progress is removed first, even if that takes long.
 	if m.state.Job == JobStarted {

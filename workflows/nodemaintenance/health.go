@@ -4,6 +4,7 @@ import (
 	"go.temporal.io/sdk/workflow"
 
 	"drydock.dev/drydock/activities/health"
+	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
 )
@@ -12,7 +13,10 @@ import (
 func (m *nodeMaintenance) checkHealth(ctx workflow.Context) error {
 	m.state.Return.Begun = Yes
 	m.enter(ctx, checkNode)
-	in := health.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks, Ready: m.takeReadyEvent()}
+	in := health.AwaitNodeHealthyInput{NodeRef: m.node, Since: workflow.Now(ctx), Checks: m.spec.HealthChecks}
+	if m.in.DoneWhenReady && !m.byJob() {
+		in.Ready = new(m.announcement(ctx, maintenancev1.NodeReady, "the node is ready, and has no work to wait for"))
+	}
 	in.Deadline = kit.DeadlineIn(ctx, kit.HealthTimeout(m.spec.HealthTimeoutSeconds))
 	if m.returnsWhenHealthy() {
 		in.Return = new(m.returnInput(nil, m.state.Locks.mayHaveReleased()))

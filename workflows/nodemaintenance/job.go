@@ -64,7 +64,7 @@ func (m *nodeMaintenance) awaitJob(ctx, running workflow.Context) error {
 	return m.whenReleased(running, func() error {
 		return kit.Within(running, func(watching workflow.Context) error {
 			if m.in.Parent == "" { // in a rollout, the batch times out first
-				workflow.GoNamed(watching, "staleness", m.followStaleness)
+				workflow.GoNamed(watching, "staleness", func(ctx workflow.Context) { m.followStaleness(ctx, nil) })
 			}
 			in.Deadline, in.Held, in.Closes = kit.DeadlineIn(ctx, in.Job.TimeoutSeconds), nil, m.holds.Closes(m.in.Cluster)
 			retrier := m.retrier()

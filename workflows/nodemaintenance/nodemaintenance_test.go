@@ -56,7 +56,7 @@ func TestOptionalStepsAreSkipped(t *testing.T) {
 
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
 	require.Equal(t, []string{
-		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AwaitNodeHealthy", "ReturnNode",
+		"CheckNodeMaintenance", "LocateCluster", "PlanMaintenance", "AcquireNode", "AnnounceState", "AwaitNodeHealthy", "ReturnNode",
 	}, w.Called())
 	require.False(t, w.Inputs["AcquireNode"][0].(node.AcquireNodeInput).Cordon)
 }

@@ -26,7 +26,6 @@ func (m *nodeMaintenance) work(ctx workflow.Context) error {
 	case m.byJob() && first.State.NeedsNode():
 		err = m.runJob(ctx)
 	case m.in.DoneWhenReady && first.State.NeedsNode():
-		m.setReadyEvent(ctx, "the node is ready, and has no work to wait for")
 		m.setRequestor(first, maintenancev1.RequestorDone, "")
 	}
 	if err == nil {
@@ -58,10 +57,11 @@ func (m *nodeMaintenance) awaitRequestors(ctx workflow.Context) error {
 		// The staleness of the requestors' work excludes the time of a Job or of a failure.
 		m.state.Readiness = node.Readiness{}
 		err := kit.Within(ctx, func(watching workflow.Context) error {
+			var ready *node.AnnounceStateInput
 			if m.state.failing() == nil {
-				m.setReadyEvent(ctx, "the node is ready for "+names(m.state.requestors(needsNode)))
+				ready = m.announceReady(ctx)
 			}
-			workflow.GoNamed(watching, "staleness", m.followStaleness)
+			workflow.GoNamed(watching, "staleness", func(ctx workflow.Context) { m.followStaleness(ctx, ready) })
 			return m.awaitDoneOrRecovered(ctx)
 		})
 		if err != nil {
@@ -100,7 +100,6 @@ func (m *nodeMaintenance) readyChanged() bool {
 }
 
 func (m *nodeMaintenance) announceFailure(ctx workflow.Context) {
-	m.announceReady(ctx)
 	message := "the work on the node has failed" + m.state.failing().Failure.report() + "; it stays out of service until the failure is cleared (recover), or done or cancel is sent"
 	m.announce(ctx, maintenancev1.NodeRequestorFailed, message)
 }

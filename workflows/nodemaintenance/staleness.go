@@ -10,19 +10,20 @@ import (
 	"drydock.dev/drydock/internal/temporal"
 )
 
-// stalenessDelay is how long a node is ready before it is watched. Work that takes less time is not watched, and costs no activity for it.
+// stalenessDelay is how long a node is ready before it is watched, unless the watch also announces that. Work that takes less time costs no activity for it.
 const stalenessDelay = 5 * time.Second
 
 // followStaleness watches until ctx is cancelled whether the maintenance is stale, and whether the node stays cordoned. A maintenance is stale if its node
-// is ready, or its Job runs, for longer than the cluster allows. The watch begins after stalenessDelay, and records that the node is ready.
-func (m *nodeMaintenance) followStaleness(ctx workflow.Context) {
+// is ready, or its Job runs, for longer than the cluster allows. The watch begins with the announcement or, if that is nil, after stalenessDelay.
+func (m *nodeMaintenance) followStaleness(ctx workflow.Context, announce *node.AnnounceStateInput) {
 	m.state.Readiness = node.Readiness{}
-	in := node.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx)}
-	timer := workflow.NewTimerWithOptions(ctx, stalenessDelay, workflow.TimerOptions{Summary: "before " + m.node.Node + " is watched"})
-	if timer.Get(ctx, nil) != nil {
-		return
+	in := node.AwaitStaleInput{Cluster: m.in.Cluster, ReadySince: workflow.Now(ctx), Announce: announce}
+	if announce == nil {
+		timer := workflow.NewTimerWithOptions(ctx, stalenessDelay, workflow.TimerOptions{Summary: "before " + m.node.Node + " is watched"})
+		if timer.Get(ctx, nil) != nil {
+			return
+		}
 	}
-	in.Announce = m.takeReadyEvent()
 	if m.cordons() {
 		in.CordonedNode = m.node.Node
 	}

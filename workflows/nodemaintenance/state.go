@@ -33,9 +33,8 @@ type State struct {
 	Return    Return         `json:"return,omitzero"`
 	// Object is the last request of the NodeMaintenance in the cluster, if it started the maintenance.
 	Object ObjectRequest `json:"object,omitzero"`
-	// Announced counts the states that were announced as Events on the node. ReadyEvent says that the node is ready; nil: it is recorded, or there is none.
-	Announced  int32                    `json:"announced,omitempty"`
-	ReadyEvent *node.AnnounceStateInput `json:"readyEvent,omitempty"`
+	// Announced counts the states that were announced as Events on the node.
+	Announced int32 `json:"announced,omitempty"`
 
 	// Held, Windows and Slots are the states of the subscriptions to the emergency stop and to windows, and of the slot requests.
 	Held    emergency.State      `json:"held,omitzero"`
