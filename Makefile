@@ -77,13 +77,13 @@ endif
 # The tests keep two processors busy all the time, and servers that get too little of them do not answer in time. So few tests with servers run at once: first
 # the end-to-end tests, which take longest, beside the tests that need no servers, with a lower priority, and those of faults; then the others. End-to-end tests
 # that run alone on their fleet have another fleet than those that share one.
-.PHONY: test-shared test-alone test-beside test-without-servers test-concurrent test-servers test-faults
+.PHONY: test-shared test-alone test-beside test-without-servers test-concurrent test-servers test-faults test-standalone
 test-shared:
 	@E2E_PART=shared $(GO_TEST) ./internal/e2e
 test-alone:
 	@E2E_PART=alone $(GO_TEST) ./internal/e2e
 test-beside:
-	@$(call each,test-without-servers,test-faults)
+	@$(call each,test-without-servers,test-faults test-standalone)
 test-without-servers:
 	@nice -n 10 env $(GO_TEST) -p 1 $(filter-out $(CONCURRENT) $(SERVER_TESTS),$(shell go list ./...))
 test-concurrent:
@@ -92,12 +92,13 @@ test-servers:
 	@$(GO_TEST) -p 2 $(filter-out $(CONCURRENT) $(FAULT_TESTS) %/internal/e2e,$(SERVER_TESTS))
 test-faults:
 	@$(GO_TEST) -p 1 $(FAULT_TESTS)
+test-standalone:
 	@cd $(STANDALONE) && GOWORK=off $(GO_TEST) .
 
 # FAULT_TESTS break servers, or attack them.
 FAULT_TESTS = $(addprefix drydock.dev/drydock/internal/,chaos attack)
 # each makes one after the other, even if the first fails.
-each = failed=0; MAKEFLAGS= $(MAKE) --no-print-directory --keep-going $(1) || failed=1; MAKEFLAGS= $(MAKE) --no-print-directory --keep-going $(2) || failed=1; exit $$failed
+each = failed=0; MAKEFLAGS= $(MAKE) $(MAKEOVERRIDES) --no-print-directory --keep-going $(1) || failed=1; MAKEFLAGS= $(MAKE) $(MAKEOVERRIDES) --no-print-directory --keep-going $(2) || failed=1; exit $$failed
 # packagesWith are those whose tests contain a text. ONLY_SERVER_TESTS need servers in all tests: linking them takes longer than many tests.
 packagesWith = $(shell go list $$(grep -rlE --include='*_test.go' --exclude-dir=standalone '$(1)' . | xargs dirname | sort -u))
 SERVER_TESTS = $(call packagesWith,MainNeedsServers|activitytest\.Main|devstacktest\.(NeedServers|Start))

@@ -94,34 +94,51 @@ type PublishStatusResult struct {
 	Gone bool `json:"gone,omitempty"`
 }
 
-// PublishStatus writes the status of an object, as field manager "drydock". Other writers keep their fields.
+// PublishStatus writes the status of an object, as field manager "drydock". Other writers keep their fields. The Events on nodes do not depend on the object.
 func (a *Activities) PublishStatus(ctx context.Context, in PublishStatusInput) (PublishStatusResult, error) {
 	cluster, err := a.Clusters.ClusterOrHub(ctx, in.Object.Cluster)
 	if err != nil {
 		return PublishStatusResult{}, err
 	}
-	found, err := a.find(ctx, cluster, in.Object)
-	if err != nil {
-		return PublishStatusResult{}, err
-	}
-	var written *unstructured.Unstructured
-	if found {
-		written, err = a.write(ctx, cluster, in)
-	}
+	written, err := a.writeTo(ctx, cluster, in)
+	record(ctx, cluster, in, written != nil)
 	switch {
-	case !found, apierrors.IsNotFound(err):
-		return PublishStatusResult{Gone: true}, nil
 	case err != nil:
-		return PublishStatusResult{}, fmt.Errorf("publish the status of %s: %w", in.Object, err)
-	}
-	for _, event := range in.OnNodes {
-		events.Record(ctx, cluster, event.NodeRef, event.Event)
-	}
-	events.RecordOn(ctx, cluster, in.Object, in.Events)
-	if !in.Final {
+		return PublishStatusResult{}, err
+	case written == nil:
+		return PublishStatusResult{Gone: true}, nil
+	case !in.Final:
 		return PublishStatusResult{}, nil
 	}
 	return PublishStatusResult{}, end(ctx, cluster, in, written)
+}
+
+// writeTo writes to the object, and returns it; nil: it does not exist.
+func (a *Activities) writeTo(ctx context.Context, cluster *kube.Cluster, in PublishStatusInput) (*unstructured.Unstructured, error) {
+	found, err := a.find(ctx, cluster, in.Object)
+	if !found || err != nil {
+		return nil, err
+	}
+	written, err := a.write(ctx, cluster, in)
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("publish the status of %s: %w", in.Object, err)
+	}
+	return written, nil
+}
+
+// record records the Events on nodes, and those on the object if its status is written. They share a limit: the attempt must have an answer.
+func record(ctx context.Context, cluster *kube.Cluster, in PublishStatusInput, written bool) {
+	ctx, cancel := context.WithTimeout(ctx, events.Timeout)
+	defer cancel()
+	for _, event := range in.OnNodes {
+		events.Record(ctx, cluster, event.NodeRef, event.Event)
+	}
+	if written {
+		events.RecordOn(ctx, cluster, in.Object, in.Events)
+	}
 }
 
 // PublishedStatus is the result of one write of PublishStatuses.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	"drydock.dev/drydock/activities/events"
 	"drydock.dev/drydock/activities/objects"
@@ -90,6 +91,36 @@ func TestAStatusKeepsWhatOthersWrite(t *testing.T) {
 		}
 	}
 	require.Equal(t, 1, count, "recorded once")
+}
+
+// Requestors may follow the Events of a node: those do not depend on the object.
+func TestAnEventOnANodeIsRecordedOnceWithOrWithoutTheObject(t *testing.T) {
+	a := &objects.Activities{Clusters: activitytest.Clusters}
+	_, of := request(t, "on-node")
+	gone := of
+	gone.UID = "3f9d1b62-0c1a-4a55-9f5e-2f8f3a9c7d10"
+	at := time.Now().Add(-time.Minute).Truncate(time.Second)
+	for occurrence, object := range []temporal.Object{of, gone} {
+		for range 2 { // the first result was lost
+			publish(t, a, object, maintenancev1.NodeReady, func(in *objects.PublishStatusInput) {
+				in.OnNodes = []events.NodeEvent{{
+					NodeRef: activitykit.NodeRef{Cluster: activitytest.HubName, Node: "n1", Owner: "node/hub/default/on-node/run"},
+					Event:   events.Event{Reason: "Ready", Occurrence: int32(occurrence + 1), Message: "the node is ready", At: at},
+				}}
+			})
+		}
+	}
+	var recorded corev1.EventList
+	require.NoError(t, activitytest.BareCluster(t).Client.List(t.Context(), &recorded, client.InNamespace("default")))
+	count := 0
+	for _, event := range recorded.Items {
+		if event.InvolvedObject.Kind == "Node" && event.InvolvedObject.Name == "n1" {
+			count++
+			require.Equal(t, "the node is ready (node/hub/default/on-node)", event.Message)
+			require.True(t, event.FirstTimestamp.Time.Equal(at))
+		}
+	}
+	require.Equal(t, 2, count)
 }
 
 func TestTheStatusOfAnotherObjectIsNotTouched(t *testing.T) {

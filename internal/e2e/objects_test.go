@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -159,6 +160,11 @@ func TestAnAppliedNodeMaintenanceTakesTheNodeAndReturnsItWhenDeleted(t *testing.
 	require.False(t, r.cordoned("worker-1"))
 	require.Equal(t, []string{"Pending", "Scheduled", "Cordon", "Draining", "Ready", "HealthChecks", "CleaningUp", "Completed"}, statesOf(t, r))
 	require.Contains(t, shownStates(t, spoke, object), "Ready")
+	onNode, err := spoke.Client.CoreV1().Events("default").List(t.Context(), metav1.ListOptions{FieldSelector: "involvedObject.kind=Node,involvedObject.name=worker-1,reason=Ready"})
+	require.NoError(t, err)
+	require.True(t, slices.ContainsFunc(onNode.Items, func(e corev1.Event) bool {
+		return strings.HasSuffix(e.Message, "("+temporal.NodeMaintenanceID(spoke.Name, "default", "gpu-worker-1")+")")
+	}), "%v", onNode.Items)
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
 }
 

@@ -205,8 +205,9 @@ func requireEnforcedOnceEach(t *testing.T, enforcements []propagator.Enforcement
 		}
 		require.LessOrEqual(t, len(together), concurrency, "%v", at)
 	}
+	require.NotEmpty(t, placed)
 	for what, times := range placed {
-		require.Equal(t, 1, times, what)
+		require.Equal(t, wanted[what], times, what)
 	}
 	for rule, clusters := range at {
 		require.Empty(t, clusters, rule)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 	"math"
+	"os"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
@@ -17,6 +18,8 @@ const memoryLimitInterval = time.Minute
 func limitMemory(ctx context.Context, log *slog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithRefreshInterval(ctx, memoryLimitInterval))
 	switch {
+	case err != nil && os.Getenv("AUTOMEMLIMIT") != "":
+		log.Warn("AUTOMEMLIMIT is ignored", "error", err)
 	case err != nil:
 		log.Debug("the memory limit is not known", "error", err)
 	case limit < math.MaxInt64:

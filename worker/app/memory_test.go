@@ -5,6 +5,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -28,9 +30,13 @@ func TestTheMemoryLimitOfTheContainerIsThatOfGo(t *testing.T) {
 	t.Cleanup(func() {
 		require.Eventually(t, func() bool { return os.Remove(group) == nil }, time.Minute, 10*time.Millisecond)
 	})
-	require.NoError(t, os.WriteFile(filepath.Join(group, file), []byte("1073741824"), 0))
+	limit := filepath.Join(group, file)
+	if _, err := os.Stat(limit); err != nil {
+		t.Skipf("needs the memory controller in groups of processes: %v", err)
+	}
+	require.NoError(t, os.WriteFile(limit, []byte("1073741824"), 0))
 	inGroup := exec.CommandContext(t.Context(), "sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group, os.Args[0], "-test.run=^"+t.Name()+"$")
-	inGroup.Env = append(os.Environ(), "IN_CONTAINER=1")
+	inGroup.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.Contains(variable, "MEMLIMIT=") }), "IN_CONTAINER=1")
 	output, err := inGroup.CombinedOutput()
 	require.NoError(t, err, "%s", output)
 	require.Contains(t, string(output), "bytes=966367641\n", "90 % of the limit")

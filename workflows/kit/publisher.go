@@ -98,10 +98,10 @@ func (p *Publisher) Event(ctx workflow.Context, warning bool, reason, message st
 	p.Change()
 }
 
-// OnNode records an Event on a node with the next write.
+// OnNode records an Event on a node with the next write, without a pause: others wait for it.
 func (p *Publisher) OnNode(event events.NodeEvent) {
 	p.State.OnNodes = append(p.State.OnNodes, event)
-	p.Change()
+	p.ChangeNow()
 }
 
 // Annotate sets an annotation of the object with the next write.
@@ -220,7 +220,7 @@ func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
 		}
 		return true // cancelled, or refused finally: the work does not depend on it
 	}
-	p.last, p.gone = status, result.Gone
+	p.last, p.gone = status, p.gone || result.Gone // it may have been closed meanwhile
 	return true
 }
 

@@ -29,7 +29,7 @@ func (m *nodeMaintenance) announcement(ctx workflow.Context, state maintenancev1
 // the Event, for the activity that follows.
 func (m *nodeMaintenance) announceReady(ctx workflow.Context) *node.AnnounceStateInput {
 	ready := m.announcement(ctx, maintenancev1.NodeReady, "the node is ready for "+names(m.state.requestors(needsNode)))
-	if m.in.Source == nil {
+	if m.in.Source == nil || m.record.publisher.Gone() {
 		return &ready
 	}
 	m.record.publisher.OnNode(events.NodeEvent{NodeRef: ready.NodeRef, Event: ready.Event()})
