@@ -332,20 +332,21 @@ func Release(ctx context.Context, c client.Client, object client.Object) error {
 	return nil
 }
 
-// Hold adds the finalizer to an object, and makes owner, unless nil, one of its owners: it is deleted when that is.
-func Hold(ctx context.Context, c client.Client, object, owner client.Object) error {
+// Hold adds the finalizer to an object, and makes owner, unless nil, one of its owners: it is deleted when that is. It reports whether it was the first
+// to add the finalizer.
+func Hold(ctx context.Context, c client.Client, object, owner client.Object) (first bool, err error) {
 	before := object.DeepCopyObject().(client.Object)
-	controllerutil.AddFinalizer(object, Finalizer)
+	first = controllerutil.AddFinalizer(object, Finalizer)
 	if owner != nil {
 		if err := controllerutil.SetOwnerReference(owner, object, c.Scheme()); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if equality.Semantic.DeepEqual(before, object) {
-		return nil
+		return false, nil
 	}
 	if err := c.Patch(ctx, object, client.MergeFromWithOptions(before, client.MergeFromWithOptimisticLock{})); err != nil {
-		return fmt.Errorf("add the finalizer %s: %w", Finalizer, err)
+		return false, fmt.Errorf("add the finalizer %s: %w", Finalizer, err)
 	}
-	return nil
+	return first, nil
 }

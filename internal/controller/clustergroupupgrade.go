@@ -74,7 +74,7 @@ func (c *clusterGroupUpgrade) prepare(ctx context.Context, of temporal.Object, o
 	if err := manifest.Complete(complete); err != nil {
 		return nil, refusal(reasonInvalidSpec, err.Error()), nil
 	}
-	if err := objects.Hold(ctx, c.hub.Client, object, nil); err != nil {
+	if _, err := objects.Hold(ctx, c.hub.Client, object, nil); err != nil {
 		return nil, nil, err
 	}
 	complete.Status, complete.ManagedFields = ranv1.ClusterGroupUpgradeStatus{}, nil

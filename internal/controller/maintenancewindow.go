@@ -83,7 +83,7 @@ func (m *maintenanceWindow) prepare(ctx context.Context, of temporal.Object, obj
 	if _, err := completedWindow(object); err != nil {
 		return nil, refusal(reasonInvalidSpec, err.Error()), nil
 	}
-	if err := objects.Hold(ctx, m.cluster.Client, object, nil); err != nil {
+	if _, err := objects.Hold(ctx, m.cluster.Client, object, nil); err != nil {
 		return nil, nil, err
 	}
 	return &start{options: temporal.MaintenanceWindowOptions(of.Namespace + "/" + of.Name), input: window.Input{}}, nil, nil

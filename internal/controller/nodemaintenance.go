@@ -120,14 +120,19 @@ func (n *nodeMaintenance) prepare(ctx context.Context, of temporal.Object, objec
 	case err != nil:
 		return nil, nil, err
 	}
-	if err := objects.Hold(ctx, n.cluster.Client, object, node); err != nil {
+	first, err := objects.Hold(ctx, n.cluster.Client, object, node)
+	if err != nil {
 		return nil, nil, err
 	}
 	complete.Status, complete.ManagedFields = maintenancev1.NodeMaintenanceStatus{}, nil
-	return &start{
-		options: temporal.NodeMaintenanceOptions(of.Cluster, object.Spec.NodeName, object.Spec.RequestorID),
-		input:   nodemaintenance.Input{Cluster: of.Cluster, Object: *complete, Source: &of},
-	}, nil, nil
+	begin := &start{options: temporal.NodeMaintenanceOptions(of.Cluster, object.Spec.NodeName, object.Spec.RequestorID)}
+	input := nodemaintenance.Input{Cluster: of.Cluster, Object: *complete, Source: &of}
+	begin.input = input
+	if first {
+		input.Unserved = true
+		begin.first = input
+	}
+	return begin, nil, nil
 }
 
 // completed returns an object with its defaults, or why its spec is invalid.

@@ -67,6 +67,8 @@ type requestKind[T kubeclient.Object] interface {
 type start struct {
 	options client.StartWorkflowOptions
 	input   any
+	// first is the input of the first workflow with this id; nil: it is the same. Another worker may have been faster.
+	first any
 }
 
 // requests reconciles the objects of a kind in one cluster.
@@ -286,7 +288,16 @@ func (r *requests[T]) start(ctx context.Context, of temporal.Object, id string, 
 		_, err = r.temporal.ExecuteWorkflow(ctx, options, workflowType, start.input)
 		return describe("start workflow "+id, err)
 	}
-	_, err = r.temporal.SignalWithStartWorkflow(ctx, id, temporal.SignalObject, r.of.request(object), options, workflowType, start.input)
+	request := r.of.request(object)
+	if start.first != nil {
+		options.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_REJECT_DUPLICATE
+		_, err = r.temporal.SignalWithStartWorkflow(ctx, id, temporal.SignalObject, request, options, workflowType, start.first)
+		if _, ended := errors.AsType[*serviceerror.WorkflowExecutionAlreadyStarted](err); !ended {
+			return describe("start workflow "+id, err)
+		}
+		options.WorkflowIDReusePolicy = enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE
+	}
+	_, err = r.temporal.SignalWithStartWorkflow(ctx, id, temporal.SignalObject, request, options, workflowType, start.input)
 	return describe("start workflow "+id, err)
 }
 

@@ -111,7 +111,7 @@ func (w *workloadLockPolicy) prepare(ctx context.Context, of temporal.Object, po
 		if err != nil {
 			return nil, refusal(reasonInvalidSpec, err.Error()), nil
 		}
-		if err := objects.Hold(ctx, w.cluster.Client, policy, nil); err != nil {
+		if _, err := objects.Hold(ctx, w.cluster.Client, policy, nil); err != nil {
 			return nil, nil, err
 		}
 	}

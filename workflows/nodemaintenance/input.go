@@ -19,6 +19,9 @@ type Input struct {
 	Object maintenancev1.NodeMaintenance `json:"object"`
 	// Source is the NodeMaintenance in the cluster that requested the maintenance and shows its status; nil: it was requested without one.
 	Source *temporal.Object `json:"source,omitempty"`
+	// Unserved: the worker that requested the maintenance was the first to hold the object of Source, and this is the first workflow with its id. So no other
+	// worker has served the object.
+	Unserved bool `json:"unserved,omitempty"`
 	// DoneWhenReady: the requestor has no work on the node, which is returned as soon as it is ready.
 	DoneWhenReady bool `json:"doneWhenReady,omitempty"`
 	// Parent is the workflow ID of the ClusterUpgrade that is the requestor and receives progress reports; empty: none.

@@ -39,12 +39,14 @@ func ObjectRequestOf(object *maintenancev1.NodeMaintenance) ObjectRequest {
 }
 
 // followSource begins to publish the status to the object. It cancels a maintenance whose object was deleted before it began, or already had its
-// maintenance: of two workers that start it, one may be late. found is the state of the object; nil: it was not read.
-func (m *nodeMaintenance) followSource(ctx workflow.Context, found *objects.Request) error {
-	if m.in.Source == nil {
+// maintenance: of two workers that start it, one may be late, unless the object is unserved. found is the state of the object; nil: it was not read. unread: it must be read now.
+func (m *nodeMaintenance) followSource(ctx workflow.Context, found *objects.Request, unread bool) error {
+	switch {
+	case m.in.Source == nil:
 		return nil
-	}
-	if found == nil {
+	case found == nil && !unread:
+		found = &objects.Request{}
+	case found == nil:
 		found = &objects.Request{}
 		if err := m.retrier().Run(ctx, "read "+m.in.Source.String(), m.objects.ReadRequest, *m.in.Source, found); err != nil {
 			return err

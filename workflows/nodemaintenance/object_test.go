@@ -305,6 +305,17 @@ func TestAMaintenanceOfAnObjectThatIsGoneOrServedTouchesNothing(t *testing.T) {
 	}
 }
 
+func TestAnObjectThatWasJustHeldIsNotReadAgain(t *testing.T) {
+	w := workflowtest.NewWorld(t)
+	in := objectMaintenance()
+	in.Unserved = true
+	w.EachMinute(w.RequireNodeKept(maintenancev1.NodeReady), w.Signal(temporal.SignalDone, ""))
+	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, in)
+	require.Equal(t, maintenancev1.NodeCompleted, workflowtest.RequireResult[workflowtest.NodeStatus](w).State)
+	require.Empty(t, w.InputsOf("ReadRequest"))
+	require.NotEmpty(t, w.Published())
+}
+
 func TestASignalOfAnotherObjectWithTheSameNameChangesNothing(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	other := sendRequest(w, func(r *nodemaintenance.ObjectRequest) { r.UID, r.Deleted = "another", true })

@@ -130,6 +130,7 @@ var UsedByActivities = map[string][]string{
 		"drydock-hub: list clusterrolebindings.rbac.authorization.k8s.io", "drydock-hub: list deployments.apps",
 		"drydock-hub: watch clusterrolebindings.rbac.authorization.k8s.io", "drydock-hub: watch deployments.apps",
 		"drydock-initiator: list clusterrolebindings.rbac.authorization.k8s.io", "drydock-initiator: watch clusterrolebindings.rbac.authorization.k8s.io",
+		"drydock-initiator: get nodemaintenances.maintenance.nvidia.com",
 	},
 	"onboarding": {"drydock-hub: create clustergroupupgrades.ran.openshift.io", "drydock-hub: delete clustergroupupgrades.ran.openshift.io"},
 	"policies": {
