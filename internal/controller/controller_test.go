@@ -47,7 +47,33 @@ func TestControllers(t *testing.T) {
 	t.Run("wait for their CRDs and for other operators", func(t *testing.T) { waitForCRDsAndOperators(t, stack.Cluster("spoke"), server) })
 	t.Run("manage a HarborCluster that changes as it is released", func(t *testing.T) { harborEditedAsItIsReleased(t, stack.Cluster("harbors"), server) })
 	t.Run("follow the clusters of the hub", func(t *testing.T) { followClustersOfTheHub(t, stack.Cluster("harbors"), server) })
+	t.Run("wait for objects again", func(t *testing.T) { waitForObjectsAgain(t, stack.Cluster("annotated"), server) })
 	t.Run("maintain annotated nodes", func(t *testing.T) { maintainAnnotatedNodes(t, stack.Cluster("annotated"), server) })
+}
+
+// waitForObjectsAgain runs controllers whose objects come and go.
+func waitForObjectsAgain(t *testing.T, cluster *devstack.Cluster, server client.Client) {
+	admin, log := adminOf(t, cluster), &devstacktest.Buffer{}
+	require.NoError(t, cluster.Apply(t.Context(), "deploy/crds/maintenance.nvidia.com_nodemaintenances.yaml"))
+	runAll(t, controller.Options{
+		Clusters: kube.New(kube.FromConfigs(nil, map[string]*rest.Config{"resting": cluster.Config}), kube.Options{IdleTimeout: time.Second}),
+		Temporal: server, Log: slog.New(slog.NewTextHandler(log, nil)),
+	})
+	for round := range 3 {
+		object := &maintenancev1.NodeMaintenance{
+			ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("round-", round)},
+			Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: "gpu.example.com", NodeName: "no-such-node"},
+		}
+		require.Eventually(t, func() bool { return admin.Create(t.Context(), object) == nil }, patience, 20*time.Millisecond, "a new CRD is served soon")
+		require.Eventually(t, func() bool {
+			err := admin.Get(t.Context(), kubeclient.ObjectKeyFromObject(object), object)
+			return err == nil && len(object.Status.Conditions) > 0
+		}, patience, 20*time.Millisecond, "the controller says that there is no such node")
+		require.NoError(t, admin.Delete(t.Context(), object))
+		require.Eventually(t, func() bool {
+			return strings.Count(log.String(), `msg="controller waits for an object: there are none" cluster=resting kind=NodeMaintenance`) == round+1
+		}, patience, 20*time.Millisecond)
+	}
 }
 
 // adminOf returns a client with all rights.

@@ -11,10 +11,12 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	kubeclient "sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"drydock.dev/drydock/internal/kube"
@@ -164,17 +166,56 @@ func (s *session) start(kind kind) {
 	delete(s.off, kind.name)
 	log.Info("controller started")
 	s.starting.Go(func() {
-		if c.idle != nil && c.idle(ctx) { // most kinds of most clusters have no objects, and need no informers
-			s.cluster.AwaitAny(ctx, kind.resource.WithVersion(kind.gvk.Version))
-		}
-		if ctx.Err() != nil {
-			return
-		}
-		if err := c.run(ctx); err != nil && ctx.Err() == nil {
-			log.Error("controller ended", "error", err)
-			s.fail()
+		for ctx.Err() == nil {
+			if err := s.runUntilIdle(ctx, kind, c); err != nil && ctx.Err() == nil {
+				log.Error("controller ended", "error", err)
+				s.fail()
+				return
+			}
 		}
 	})
+}
+
+// runUntilIdle runs a controller until its kind has no objects, and no workflows of objects. Most kinds of most clusters have none, and need no informers.
+func (s *session) runUntilIdle(ctx context.Context, kind kind, c *controller) error {
+	if c.idle != nil && c.idle(ctx) {
+		s.cluster.AwaitAny(ctx, kind.resource.WithVersion(kind.gvk.Version))
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	if err := c.run(running); err != nil {
+		return err
+	}
+	if err := s.awaitIdle(ctx, kind, c); err != nil {
+		return err
+	}
+	if ctx.Err() != nil {
+		return nil
+	}
+	s.options.Log.With("kind", kind.name).Info("controller waits for an object: there are none")
+	return nil
+}
+
+// awaitIdle returns when a running controller has nothing to do until its kind has an object, or ctx is done.
+func (s *session) awaitIdle(ctx context.Context, kind kind, c *controller) error {
+	if c.idle == nil {
+		<-ctx.Done()
+	}
+	for ctx.Err() == nil {
+		pause(ctx, s.cluster.IdleTimeout)
+		found, err := s.cluster.Client.Scheme().New(kind.gvk.GroupVersion().WithKind(kind.gvk.Kind + "List"))
+		if err != nil {
+			return err
+		}
+		objects := found.(kubeclient.ObjectList)
+		if err := s.cluster.Cache.List(ctx, objects); err == nil && meta.LenList(objects) == 0 && c.idle(ctx) {
+			return nil
+		}
+	}
+	return nil
 }
 
 // examine searches the cluster for the original operators of kinds, if they may have changed.

@@ -142,7 +142,7 @@ func (w *watcher) start(ctx context.Context) error {
 		if isOptional {
 			kind = ifServed.Object
 		}
-		found, err := w.cluster.Cache.GetInformer(ctx, kind)
+		own, _, release, err := w.cluster.Cache.(*informers).listed(ctx, kind)
 		if isOptional && (meta.IsNoMatchError(err) || apierrors.IsForbidden(err)) {
 			w.pending = append(w.pending, wanted)
 			continue
@@ -150,11 +150,12 @@ func (w *watcher) start(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		stop, err := w.cluster.feeds.subscribe(found, &subscriber{wanted: scopeOf(kind), recorded: recorded, changed: w.changed})
+		stop, err := w.cluster.feeds.subscribe(own, &subscriber{wanted: scopeOf(kind), recorded: recorded, changed: w.changed})
+		release()
 		if err != nil {
 			return err
 		}
-		w.watches = append(w.watches, watched{found.(*informer), stop})
+		w.watches = append(w.watches, watched{own, stop})
 	}
 	return w.refused()
 }

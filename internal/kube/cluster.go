@@ -38,13 +38,16 @@ type Cluster struct {
 	// LockController writes workload locks where Drydock manages them for an application: with credentials and a rate limit of its own. Without such
 	// credentials it is Client.
 	LockController client.Client
-	// Cache reads from informers. A kind is watched from its first use; if that fails, reads return the reason instead of blocking. Pods are indexed
+	// Cache reads from informers. A kind is watched from its first use until IdleTimeout after the last one; if that fails, reads return the reason instead of blocking. Pods are indexed
 	// by spec.nodeName. Of some kinds it keeps only the fields in parts.
 	Cache     cache.Cache
 	Clientset *Clientset
 	Evictions Evictions
 	// MaintenanceConfig is the MaintenanceOperatorConfig that counts; without a name, the only one of the namespace.
 	MaintenanceConfig types.NamespacedName
+
+	// IdleTimeout is how long what nothing uses stays: informers, and controllers of kinds without objects.
+	IdleTimeout time.Duration
 
 	// Allowed is what the requests of users may make this process do.
 	Allowed allow.List
@@ -65,7 +68,7 @@ func newCluster(name string, found credentials, scheme *runtime.Scheme, options 
 	if err != nil {
 		return nil, err
 	}
-	c := &Cluster{Name: name, Config: config, MaintenanceConfig: options.MaintenanceConfig, safetyInterval: options.SafetyInterval, ended: found.ended}
+	c := &Cluster{Name: name, Config: config, MaintenanceConfig: options.MaintenanceConfig, IdleTimeout: options.IdleTimeout, safetyInterval: options.SafetyInterval, ended: found.ended}
 	if c.mapper, err = newMapper(config, connections); err != nil {
 		return nil, err
 	}

@@ -29,7 +29,7 @@ type Options struct {
 	// retry refused evictions.
 	QPS   float32
 	Burst int
-	// IdleTimeout is how long an unused cluster stays open; 10 minutes by default.
+	// IdleTimeout is how long an unused cluster stays open, and an unused informer of an open one; 10 minutes by default.
 	IdleTimeout time.Duration
 	// SafetyInterval is how often a wait checks without a change, and checks the API server; 30 s by default.
 	SafetyInterval time.Duration

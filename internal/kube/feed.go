@@ -4,14 +4,13 @@ import (
 	"sync"
 
 	toolscache "k8s.io/client-go/tools/cache"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
 // feeds are the feeds of a cluster's informers.
 type feeds struct {
 	mu         sync.Mutex
-	byInformer map[cache.Informer]*feed
+	byInformer map[*informer]*feed
 }
 
 // feed notifies all waits of changes of a kind. It is the only handler of its informer, because an informer replays every object to each new handler
@@ -35,8 +34,8 @@ func (s *subscriber) key() client.ObjectKey {
 }
 
 // subscribe signals after changes in the scope of the subscriber, until stop is called. A signal that is pending is not repeated.
-func (f *feeds) subscribe(informer cache.Informer, s *subscriber) (stop func(), err error) {
-	feed, err := f.of(informer)
+func (f *feeds) subscribe(to *informer, s *subscriber) (stop func(), err error) {
+	feed, err := f.of(to)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +45,9 @@ func (f *feeds) subscribe(informer cache.Informer, s *subscriber) (stop func(), 
 		feed.subscribers[s.key()] = map[*subscriber]struct{}{}
 	}
 	feed.subscribers[s.key()][s] = struct{}{}
+	to.usage.hold()
 	return func() {
+		to.usage.release()
 		feed.mu.Lock()
 		defer feed.mu.Unlock()
 		delete(feed.subscribers[s.key()], s)
@@ -57,14 +58,14 @@ func (f *feeds) subscribe(informer cache.Informer, s *subscriber) (stop func(), 
 }
 
 // of returns the feed of an informer, which lives as long as the informer.
-func (f *feeds) of(informer cache.Informer) (*feed, error) {
+func (f *feeds) of(of *informer) (*feed, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if found := f.byInformer[informer]; found != nil {
+	if found := f.byInformer[of]; found != nil {
 		return found, nil
 	}
 	made := &feed{subscribers: map[client.ObjectKey]map[*subscriber]struct{}{}}
-	_, err := informer.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
+	_, err := of.AddEventHandler(toolscache.ResourceEventHandlerDetailedFuncs{
 		// The first check sees the initial objects.
 		AddFunc: func(object any, initial bool) {
 			if !initial {
@@ -80,11 +81,19 @@ func (f *feeds) of(informer cache.Informer) (*feed, error) {
 	if err != nil {
 		return nil, err
 	}
+	of.usage.release() // its subscribers hold it
 	if f.byInformer == nil {
-		f.byInformer = map[cache.Informer]*feed{}
+		f.byInformer = map[*informer]*feed{}
 	}
-	f.byInformer[informer] = made
+	f.byInformer[of] = made
 	return made, nil
+}
+
+// forget drops the feed of an informer that has ended.
+func (f *feeds) forget(ended *informer) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	delete(f.byInformer, ended)
 }
 
 // notify signals the subscribers whose scope includes the object of an event.

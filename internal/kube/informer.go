@@ -33,6 +33,7 @@ type informer struct {
 	kind   runtime.Object
 	log    *slog.Logger
 	store  *informerStore
+	usage  usage
 
 	mu      sync.Mutex
 	failure error

@@ -47,9 +47,8 @@ type informers struct {
 
 	mu sync.Mutex
 	// caches are those of the kinds that are filtered or trimmed, and under the empty key that of all others.
-	caches      map[partKey]cache.Cache
-	stopped     bool
-	podsIndexed bool
+	caches  map[partKey]cache.Cache
+	stopped bool
 	// absent are kinds that were not served at the last request.
 	absent map[schema.GroupVersionKind]absence
 }
@@ -127,17 +126,11 @@ func (i *informers) WaitForCacheSync(context.Context) bool { return true }
 
 // Get reads one object. Errors: those of the API server, and why the kind cannot be watched.
 func (i *informers) Get(ctx context.Context, name client.ObjectKey, object client.Object, options ...client.GetOption) error {
-	if _, err := i.GetInformer(ctx, object); err != nil {
-		return err
-	}
-	kind, err := apiutil.GVKForObject(object, i.scheme)
+	_, from, release, err := i.listed(ctx, object)
 	if err != nil {
 		return err
 	}
-	from, err := i.of(kind, object)
-	if err != nil {
-		return err
-	}
+	defer release()
 	return from.Get(ctx, name, object, options...)
 }
 
@@ -147,17 +140,11 @@ func (i *informers) List(ctx context.Context, list client.ObjectList, options ..
 	if err != nil {
 		return err
 	}
-	if _, err := i.GetInformer(ctx, item); err != nil {
-		return err
-	}
-	kind, err := apiutil.GVKForObject(item, i.scheme)
+	_, from, release, err := i.listed(ctx, item)
 	if err != nil {
 		return err
 	}
-	from, err := i.of(kind, item)
-	if err != nil {
-		return err
-	}
+	defer release()
 	return from.List(ctx, list, options...)
 }
 
@@ -191,32 +178,40 @@ func (i *informers) itemOf(list client.ObjectList) (client.Object, error) {
 
 // GetInformer returns the informer of an object's kind after it has listed all objects.
 func (i *informers) GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error) {
+	found, _, release, err := i.listed(ctx, object, options...)
+	if err != nil {
+		return nil, err
+	}
+	release()
+	return found, nil
+}
+
+// listed returns the informer of an object's kind after it has listed all objects, and its cache. The informer stays until release is called.
+func (i *informers) listed(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (found *informer, from cache.Cache, release func(), err error) {
 	kind, err := apiutil.GVKForObject(object, i.scheme)
 	if err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
 	if err := i.recentlyAbsent(kind); err != nil {
-		return nil, err
+		return nil, nil, nil, err
 	}
-	from, err := i.of(kind, object)
-	if err != nil {
-		return nil, err
+	if from, err = i.of(kind, object); err != nil {
+		return nil, nil, nil, err
 	}
-	found, err := from.GetInformer(ctx, object, append(options, cache.BlockUntilSynced(false))...)
-	if err != nil {
-		return nil, i.explain(kind, err)
+	if found, release, err = i.hold(ctx, from, object, append(options, cache.BlockUntilSynced(false))); err != nil {
+		return nil, nil, nil, i.explain(kind, err)
 	}
 	if _, ok := object.(*corev1.Pod); ok {
-		if err := i.indexPods(ctx, from); err != nil {
-			return nil, err
-		}
+		err = i.indexPods(ctx, from, found)
 	}
-	if own, ok := found.(*informer); ok {
-		if err := own.await(ctx, i.cluster.reachable); err != nil {
-			return nil, i.explain(kind, err)
-		}
+	if err == nil {
+		err = found.await(ctx, i.cluster.reachable)
 	}
-	return found, nil
+	if err != nil {
+		release()
+		return nil, nil, nil, i.explain(kind, err)
+	}
+	return found, from, release, nil
 }
 
 // GetInformerForKind is GetInformer for a kind of the scheme.
@@ -229,16 +224,16 @@ func (i *informers) GetInformerForKind(ctx context.Context, kind schema.GroupVer
 }
 
 // indexPods adds the index on first use, so that a cluster whose pods are not read does not watch them.
-func (i *informers) indexPods(ctx context.Context, pods cache.Cache) error {
+func (i *informers) indexPods(ctx context.Context, pods cache.Cache, own *informer) error {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	if i.podsIndexed {
+	if own.usage.indexed {
 		return nil
 	}
 	err := pods.IndexField(ctx, &corev1.Pod{}, IndexNodeName, func(object client.Object) []string {
 		return []string{object.(*corev1.Pod).Spec.NodeName}
 	})
-	i.podsIndexed = err == nil
+	own.usage.indexed = err == nil
 	return err
 }
 

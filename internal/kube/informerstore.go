@@ -172,6 +172,10 @@ func (i *informer) AddEventHandler(handler toolscache.ResourceEventHandler) (too
 	s := i.store
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if !i.usage.hold() {
+		i.usage.release()
+		return nil, errIdle
+	}
 	added := &registration{handler, s}
 	s.handlers = append(s.handlers, added)
 	for _, object := range s.indexer.List() {
@@ -194,7 +198,11 @@ func (i *informer) AddEventHandlerWithOptions(handler toolscache.ResourceEventHa
 func (i *informer) RemoveEventHandler(handler toolscache.ResourceEventHandlerRegistration) error {
 	i.store.mu.Lock()
 	defer i.store.mu.Unlock()
+	before := len(i.store.handlers)
 	i.store.handlers = slices.DeleteFunc(i.store.handlers, func(r *registration) bool { return r == handler })
+	if len(i.store.handlers) < before {
+		i.usage.release()
+	}
 	return nil
 }
 
