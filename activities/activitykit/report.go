@@ -17,13 +17,12 @@ import (
 )
 
 const (
-	// HeartbeatInterval limits the delay of a cancellation, which arrives with the response to a heartbeat.
-	HeartbeatInterval = 2 * time.Second
-	// firstReport is the delay of the first report. Short waits are not reported, because each report costs the workflow a task.
-	firstReport = 2500 * time.Millisecond
-	// reportInterval is the minimum interval between reports. With its spread, people see a change within 5 s.
-	// longReportInterval applies to waits that keep changing, and longestReportInterval to those that change for days.
-	reportInterval        = 3500 * time.Millisecond
+	// heartbeatInterval is the shortest interval between heartbeats.
+	heartbeatInterval = 2 * time.Second
+	// reportInterval is the delay of the first report, and the minimum interval between reports: short waits are not reported, because each report costs the
+	// workflow a task. With its spread, people see a change within 5 s. longReportInterval applies to waits that keep changing, and longestReportInterval to
+	// those that change for days.
+	reportInterval        = 3600 * time.Millisecond
 	longReportInterval    = 5 * time.Minute
 	longestReportInterval = time.Hour
 	// ReportTimeout limits one report, so that a slow Temporal server does not delay the heartbeats.
@@ -36,6 +35,8 @@ type Report struct {
 	deadline *time.Time
 	// Sent counts the reports of the wait, including those of earlier activities.
 	Sent int
+	// Writes: the activity writes while it waits, so it must learn soon that its workflow has closed or cancelled it.
+	Writes bool
 
 	mu      sync.Mutex
 	latest  temporal.Observation
@@ -131,15 +132,16 @@ func (r *Report) Start(ctx context.Context, workflows Signaller) (stop func()) {
 	}
 }
 
-// run sends a heartbeat every HeartbeatInterval, and a signal when the observation has changed. The last change before a quiet time is always
+// run sends heartbeats, and a signal when the observation has changed. The last change before a quiet time is always
 // sent. A change that is pending at the end of the wait is not, because the result of the activity follows. When the worker shuts down, the last heartbeat
 // has the last observation for the next worker.
 func (r *Report) run(ctx context.Context, workflows Signaller) {
-	heartbeat := time.NewTicker(HeartbeatInterval)
+	began, timeout := time.Now(), activity.GetInfo(ctx).HeartbeatTimeout
+	heartbeat := time.NewTimer(heartbeatInterval)
 	defer heartbeat.Stop()
 	var due <-chan time.Time
 	var reported temporal.Observation
-	earliest := time.Now().Add(spread(firstReport))
+	earliest := time.Now().Add(spread(reportInterval))
 	if temporal.OnlyAnswers(ctx) && r.Sent > 0 { // the report before ended the attempt before
 		reported, earliest = r.Observed(), time.Now().Add(spread(pauseAfter(r.Sent)))
 	}
@@ -152,6 +154,11 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 			return
 		case <-heartbeat.C:
 			r.heartbeat(ctx)
+			waited := time.Since(began)
+			if r.Writes {
+				waited = 0
+			}
+			heartbeat.Reset(HeartbeatPause(timeout, waited))
 		case <-r.changed:
 			switch {
 			case workflows == nil && !temporal.OnlyAnswers(ctx):
@@ -173,6 +180,13 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 			}
 		}
 	}
+}
+
+// HeartbeatPause is the time until the next heartbeat of an activity that has waited for so long without writing. It limits the delay of a cancellation, which
+// arrives with the response to a heartbeat. Each heartbeat is a write of Temporal's database, so an activity that waits for long sends fewer: each 30th of
+// its time, up to a quarter of its heartbeat timeout.
+func HeartbeatPause(timeout, waited time.Duration) time.Duration {
+	return max(heartbeatInterval, min(waited/30, timeout/4))
 }
 
 // HeartbeatFor waits and sends heartbeats.

@@ -54,6 +54,7 @@ func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainSt
 		return maintenancev1.DrainStatus{}, err
 	}
 	report := activitykit.NewReport(ctx, in.Deadline)
+	report.Writes = true
 	report.Sent = max(report.Sent, in.Reports)
 	before := report.Observed().Drain
 	if before == nil {

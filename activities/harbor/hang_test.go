@@ -35,8 +35,8 @@ func harborHangs(t *testing.T, simulated *operators.Operators) {
 	environment.RegisterActivity(activities.ApplyHarborPart)
 	limit := applyTimeout
 	t.Cleanup(func() { applyTimeout = limit })
-	applyTimeout = 4 * time.Second
-	hangs := "its API server answers, but not this within 4s, as when an admission webhook hangs: postgresql " + r.ref.Namespace + "/" + r.postgres()
+	applyTimeout = 6 * time.Second // the wait is reported before
+	hangs := "its API server answers, but not this within 6s, as when an admission webhook hangs: postgresql " + r.ref.Namespace + "/" + r.postgres()
 	require.EventuallyWithT(t, func(c *assert.CollectT) { // a busy server may not answer the other requests in time
 		_, err := environment.ExecuteActivity(activities.ApplyHarborPart, ApplyPartInput{Ref: r.ref, Due: harbor.Due{Part: harbor.PartDatabase}})
 		assert.Equal(c, temporal.ErrInvalidSpec, temporal.ErrorType(err), "%v", err)

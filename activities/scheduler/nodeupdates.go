@@ -153,7 +153,8 @@ func (l *nodeReporter) seen() view {
 
 // run sends the whole view once, and then the changes.
 func (l *nodeReporter) run(ctx context.Context) error {
-	heartbeat := time.NewTicker(activitykit.HeartbeatInterval)
+	began, timeout := time.Now(), activity.GetInfo(ctx).HeartbeatTimeout
+	heartbeat := time.NewTimer(activitykit.HeartbeatPause(timeout, 0))
 	defer heartbeat.Stop()
 	whole := l.number > 0
 	if len(l.rest) > 0 {
@@ -170,6 +171,7 @@ func (l *nodeReporter) run(ctx context.Context) error {
 			return nil
 		case <-heartbeat.C:
 			activity.RecordHeartbeat(ctx)
+			heartbeat.Reset(activitykit.HeartbeatPause(timeout, time.Since(began)))
 		case <-l.changed:
 			latest := l.seen()
 			if !whole {

@@ -159,7 +159,7 @@ func (h *HarborWorld) applyPart(ctx context.Context, in harboractivities.ApplyPa
 }
 
 // hangReportDelay is the time after which an activity reports that an apply hangs.
-const hangReportDelay = 2500 * time.Millisecond
+const hangReportDelay = 3600 * time.Millisecond
 
 // awaitDue waits until something is due.
 func (h *HarborWorld) awaitDue(ctx context.Context, in harboractivities.AwaitDueInput) (harbor.Plan, error) {
