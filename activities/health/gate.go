@@ -24,6 +24,8 @@ type gateWait struct {
 	gate    health.Gate
 	// evaluate returns a result for each check of the gate.
 	evaluate func(objects) ([]health.Result, error)
+	// waiting, unless nil, is called whenever the gate stays closed.
+	waiting func()
 }
 
 // run evaluates the gate when an object changes, and at the times that the gate requests. Errors: HealthGateFailed, and those of evaluate.
@@ -34,6 +36,9 @@ func (w *gateWait) run(ctx context.Context) error {
 		decision, err := w.decide(ctx)
 		if err != nil {
 			return temporal.Observation{}, false, err
+		}
+		if decision.Verdict == health.Waiting && w.waiting != nil {
+			w.waiting()
 		}
 		if decision.RecheckAt != nil {
 			alarm.Reset(decision.RecheckAt.Sub(temporal.Now(ctx)))

@@ -4,6 +4,7 @@ package health
 import (
 	"context"
 	"fmt"
+	"sync"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -90,8 +91,12 @@ func (h *Activities) awaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 	if in.Ready != nil {
 		defer events.Announce(ctx, cluster, in.NodeRef, in.Ready.Event())()
 	}
-	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeHealthChecks), Message: checksMessage(len(in.Checks))})()
+	recorded := func() {}
+	wait.waiting = sync.OnceFunc(func() { // most nodes are healthy at once
+		recorded = events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeHealthChecks), Message: checksMessage(len(in.Checks))})
+	})
 	err = wait.run(ctx)
+	recorded()
 	events.AnnounceFailure(ctx, cluster, in.NodeRef, 0, err)
 	return err
 }

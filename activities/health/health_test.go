@@ -106,6 +106,7 @@ func TestAnUnreadyDaemonSetPodBlocksTheNode(t *testing.T) {
 	err := <-nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(1)})
 	require.Equal(t, temporal.ErrHealthGateFailed, temporal.ErrorType(err))
 	require.Equal(t, "DaemonSetPodNotReady", temporal.Blockers(err)[0].Reason)
+	require.Contains(t, activitytest.EventLines(activitytest.EventsOf(t, ref.Node)), "Normal HealthChecks: before the node is returned it must be Ready and its DaemonSet pods ready")
 
 	// The same node is healthy after the DaemonSet is deleted.
 	end := nodeGateOf(t, AwaitNodeHealthyInput{NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120)})

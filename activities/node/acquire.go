@@ -94,7 +94,6 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (Acqu
 	if result.Warning, err = look(ctx, cluster, in.NodeRef, in.Preflight); err != nil {
 		return AcquireNodeResult{}, err
 	}
-	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeScheduled), Message: scheduledMessage(served)})()
 	check := lockCheck(cluster, in.Node, in.Release)
 	if served {
 		if !in.WithCluster && locks.HasNoLocks(ctx, cluster, in.Node) {
@@ -116,6 +115,7 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (Acqu
 			return result, err
 		}
 	}
+	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeScheduled), Message: "the node has its slot; its workload locks are requested"})()
 	result.LockProgress, _ = locks.LockProgress(ctx, cluster)
 	return result, markPlanned(ctx, cluster, in.NodeRef, node)
 }
@@ -174,11 +174,4 @@ func markPlanned(ctx context.Context, cluster *kube.Cluster, ref activitykit.Nod
 	err := cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode,
 		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its slot"))
 	return activitykit.ExplainNode(cluster, ref.Node, "mark", err)
-}
-
-func scheduledMessage(locksServed bool) string {
-	if locksServed {
-		return "the node has its slot; its workload locks are requested"
-	}
-	return "the node has its slot"
 }

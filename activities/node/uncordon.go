@@ -71,6 +71,13 @@ type ReturnNodeResult struct {
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
+// announceCleanup records an Event for a return that takes more than one attempt. Most are over at once, and have only the Event for the end.
+func announceCleanup(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) {
+	if in.Ended != nil {
+		events.Record(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeCleaningUp), Message: "cleaning up what the maintenance did to the node"})
+	}
+}
+
 // ReturnNode removes the finished Job, uncordons the node if Drydock cordoned it and no setting keeps it cordoned, removes our marks and
 // conditions, and withdraws the requests to the workload locks of the node and of the cluster, in this order. It releases the slot as soon as the node is
 // uncordoned. A node that is gone, or that another maintenance has, stays as it is. A second call continues where the first one stopped.
@@ -79,17 +86,16 @@ func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (Return
 	if err != nil {
 		return ReturnNodeResult{}, err
 	}
-	if in.Ended != nil {
-		defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeCleaningUp), Message: "cleaning up what the maintenance did to the node"})()
-	}
 	if in.FinishedJob != nil {
 		jobs := jobs.Activities{Clusters: n.Clusters, Waits: n.Waits}
 		if err := jobs.RemoveJob(ctx, *in.FinishedJob); err != nil {
+			announceCleanup(ctx, cluster, in)
 			return ReturnNodeResult{}, err
 		}
 	}
 	result, ours, err := returnNode(ctx, cluster, in)
 	if err != nil {
+		announceCleanup(ctx, cluster, in)
 		return result, err
 	}
 	if in.AwaitLocks {

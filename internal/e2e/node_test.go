@@ -34,7 +34,7 @@ func TestAManualMaintenanceFromRequestToReturn(t *testing.T) {
 	actions := actionsOf(t, spoke)[before:]
 	require.Equal(t, []string{"worker-1"}, fleet.Cordoned(actions))
 	require.Contains(t, actions[indexOf(actions, fleet.ActionUncordon)].Object, "worker-1")
-	requireEventsOnce(t, spoke, "worker-1", "by-hand", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
+	requireEventsOnce(t, spoke, "worker-1", "by-hand", "Pending", "Cordon", "Drained", "Ready", "Completed")
 }
 
 func TestACordonOfAnotherOwnerStays(t *testing.T) {
@@ -78,7 +78,7 @@ func TestAMaintenanceSurvivesAKilledWorker(t *testing.T) {
 	actions := actionsOf(t, spoke)[before:]
 	require.Equal(t, 1, fleet.Count(nil, actions)[fleet.ActionCordon], "cordoned once")
 	requireNoPodEvictedTwice(t, actions)
-	requireEventsOnce(t, spoke, "worker-1", "killed", "Pending", "Scheduled", "Cordon", "Drained", "Ready", "HealthChecks", "CleaningUp", "Completed")
+	requireEventsOnce(t, spoke, "worker-1", "killed", "Pending", "Cordon", "Drained", "Ready", "Completed")
 }
 
 // awaitEmpty waits until only DaemonSet pods are on the node.
