@@ -18,12 +18,12 @@ import (
 // pollerMemory is how recently a live worker must have polled. A worker polls at least once a minute.
 const pollerMemory = 70 * time.Second
 
-// examineWorkers checks that workers poll the task queue for workflow and activity tasks, and that Temporal dispatches tasks to them.
+// examineWorkers checks that workers poll the task queues for workflow and activity tasks, and that Temporal dispatches tasks to them.
 func (s *server) examineWorkers(ctx context.Context) finding {
 	const check = "worker"
 	identities := map[string]bool{}
-	for _, queueType := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
-		queue, err := s.DescribeTaskQueue(ctx, temporal.TaskQueue, queueType)
+	for _, polled := range polledByWorkers() {
+		queue, err := s.DescribeTaskQueue(ctx, polled.queue, polled.tasks)
 		if err != nil {
 			return ill(check, "see the message", err)
 		}
@@ -41,23 +41,38 @@ func (s *server) examineWorkers(ctx context.Context) finding {
 			polls++
 			identities[poller.GetIdentity()] = true
 		}
-		tasks := strings.ToLower(queueType.String())
+		tasks := strings.ToLower(polled.tasks.String())
 		switch {
 		case polls > 0:
 		case len(idle) > 0:
 			return finding{
 				Check: check, Detail: fmt.Sprintf("no worker of the current version (%s) polls task queue %s for %s tasks, only %s", describeVersion(current),
-					temporal.TaskQueue, tasks, strings.Join(slices.Sorted(maps.Keys(idle)), ", ")),
+					polled.queue, tasks, strings.Join(slices.Sorted(maps.Keys(idle)), ", ")),
 				Fix: makeCurrent(idle),
 			}
 		default:
 			return finding{
-				Check: check, Detail: fmt.Sprintf("no worker polls task queue %s for %s tasks", temporal.TaskQueue, tasks),
+				Check: check, Detail: fmt.Sprintf("no worker polls task queue %s for %s tasks", polled.queue, tasks),
 				Fix: "start drydock-worker",
 			}
 		}
 	}
 	return workersFinding(check, slices.Sorted(maps.Keys(identities)))
+}
+
+// polled are tasks of one type in a task queue.
+type polled struct {
+	queue string
+	tasks enumspb.TaskQueueType
+}
+
+// polledByWorkers are the tasks for which each worker polls that runs workflows.
+func polledByWorkers() []polled {
+	return []polled{
+		{temporal.TaskQueue, enumspb.TASK_QUEUE_TYPE_WORKFLOW},
+		{temporal.TaskQueue, enumspb.TASK_QUEUE_TYPE_ACTIVITY},
+		{temporal.RequestTaskQueue, enumspb.TASK_QUEUE_TYPE_ACTIVITY},
+	}
 }
 
 // workersFinding says how many workers there are, and how many of them run controllers. Which kinds these leave to other operators is a finding of each cluster.

@@ -65,7 +65,8 @@ type stage struct {
 	drained chan struct{}
 	// orphans has the next result of a sweeper's search.
 	orphans chan sweeperactivities.Orphans
-	worker  worker.Worker
+	// accepts accepts requests, and worker does all else.
+	worker, accepts worker.Worker
 	// allowed is what requests may use.
 	allowed allow.List
 	// saved has the rollouts that the hub has saved, by name.
@@ -116,18 +117,8 @@ func (s *stage) startWorker(t *testing.T) {
 			return rollouts.Plan{Plan: rollout.NewPlan(&in.Object, inventory, time.Now())}, nil
 		},
 		"CheckNodeMaintenance": hub.CheckNodeMaintenance,
-		"AcceptMaintenance": func(ctx context.Context, in requests.AcceptMaintenanceInput) (requests.Accepted, error) {
-			if err := hub.CheckNodeMaintenance(ctx, in.Written); err != nil {
-				return requests.Accepted{}, err
-			}
-			if err := (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper(ctx, in.Wake); err != nil {
-				return requests.Accepted{}, err
-			}
-			held, err := (&holds.Activities{Temporal: s.client}).SubscribeToHolds(ctx, in.Subscription)
-			return requests.Accepted{TaskQueue: temporal.TaskQueue, Holds: held, Request: &objects.Request{}}, err
-		},
-		"LocateCluster": func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
-		"ForeseeDrains": foreseeDrains,
+		"LocateCluster":        func(context.Context, string) (string, error) { return temporal.TaskQueue, nil },
+		"ForeseeDrains":        foreseeDrains,
 		"PlanMaintenance": func(context.Context, node.PlanMaintenanceInput) (node.PlanMaintenanceResult, error) {
 			return node.PlanMaintenanceResult{}, nil
 		},
@@ -173,6 +164,9 @@ func (s *stage) startWorker(t *testing.T) {
 	for name, play := range lockActivities(5) {
 		s.worker.RegisterActivityWithOptions(play, activity.RegisterOptions{Name: name})
 	}
+	s.accepts = worker.New(s.client, temporal.RequestTaskQueue, worker.Options{DisableWorkflowWorker: true})
+	s.accepts.RegisterActivityWithOptions(s.acceptMaintenance, activity.RegisterOptions{Name: "AcceptMaintenance"})
+	require.NoError(t, s.accepts.Start())
 	require.NoError(t, s.worker.Start())
 	workerRuns.Store(true)
 }
@@ -180,6 +174,19 @@ func (s *stage) startWorker(t *testing.T) {
 func (s *stage) stopWorker() {
 	workerRuns.Store(false)
 	s.worker.Stop()
+	s.accepts.Stop()
+}
+
+func (s *stage) acceptMaintenance(ctx context.Context, in requests.AcceptMaintenanceInput) (requests.Accepted, error) {
+	checks := &rollouts.Activities{Clusters: kube.New(kube.Source{}.Allowing(s.allowed), kube.Options{})}
+	if err := checks.CheckNodeMaintenance(ctx, in.Written); err != nil {
+		return requests.Accepted{}, err
+	}
+	if err := (&sweeperactivities.Activities{Temporal: s.client}).WakeSweeper(ctx, in.Wake); err != nil {
+		return requests.Accepted{}, err
+	}
+	held, err := (&holds.Activities{Temporal: s.client}).SubscribeToHolds(ctx, in.Subscription)
+	return requests.Accepted{TaskQueue: temporal.TaskQueue, Holds: held, Request: &objects.Request{}}, err
 }
 
 func (s *stage) saveRollout(_ context.Context, in rollouts.SaveRolloutInput) error {

@@ -105,7 +105,7 @@ func (c *cli) awaitVersion(ctx context.Context, s *server, deployment, buildID s
 }
 
 // polls has the time of the last poll for each kind of task.
-type polls map[enumspb.TaskQueueType]time.Time
+type polls map[polled]time.Time
 
 // since reports whether there was a poll for every kind of task since others.
 func (p polls) since(others polls) bool {
@@ -120,8 +120,8 @@ func (p polls) since(others polls) bool {
 // lastPolls returns the last polls of the workers of a version; the zero time: there was none.
 func (s *server) lastPolls(ctx context.Context, deployment, buildID string) (polls, error) {
 	found := polls{}
-	for _, kind := range []enumspb.TaskQueueType{enumspb.TASK_QUEUE_TYPE_WORKFLOW, enumspb.TASK_QUEUE_TYPE_ACTIVITY} {
-		queue, err := s.DescribeTaskQueue(ctx, temporal.TaskQueue, kind)
+	for _, kind := range polledByWorkers() {
+		queue, err := s.DescribeTaskQueue(ctx, kind.queue, kind.tasks)
 		if err != nil {
 			return nil, err
 		}

@@ -35,15 +35,22 @@ type Hub interface {
 type Activities struct {
 	Temporal Client
 	Hub      Hub
+
+	// queries of many requests at once are joined, and their subscriptions are sent in rounds.
+	queries       activitykit.Joined[struct{}, emergency.State]
+	subscriptions activitykit.Rounds
 }
 
 // SubscribeToHolds subscribes a workflow to the emergency stop, which sends it the holds after every change, and returns those of now. If the emergency
 // stop does not answer at once, it sends them later, and the state has no number.
 func (h *Activities) SubscribeToHolds(ctx context.Context, subscription temporal.Subscription) (emergency.State, error) {
-	state := h.current(ctx)
+	state, _ := h.queries.Do(ctx, struct{}{}, func(ctx context.Context) (emergency.State, error) { return h.current(ctx), nil })
 	subscription.Known = state.Number
-	_, err := h.Temporal.SignalWithStartWorkflow(ctx, temporal.EmergencyStopID, temporal.SignalSubscribeHolds, subscription,
-		temporal.EmergencyStopOptions(), temporal.EmergencyStop)
+	err := h.subscriptions.Do(ctx, temporal.EmergencyStopID, func(ctx context.Context) error {
+		_, err := h.Temporal.SignalWithStartWorkflow(ctx, temporal.EmergencyStopID, temporal.SignalSubscribeHolds, subscription,
+			temporal.EmergencyStopOptions(), temporal.EmergencyStop)
+		return err
+	})
 	if err != nil {
 		return emergency.State{}, fmt.Errorf("subscribe to the emergency stop: %w", err)
 	}

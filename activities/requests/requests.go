@@ -32,7 +32,7 @@ type Activities struct {
 type AcceptMaintenanceInput struct {
 	// Written is the object as the requestor wrote it.
 	Written json.RawMessage `json:"written"`
-	// Source is the object in the cluster that requests the maintenance; nil: there is none.
+	// Source is the object in the cluster that requests the maintenance; nil: there is none, or it need not be read.
 	Source *temporal.Object `json:"source,omitempty"`
 	// Wake, Subscription and Plan are the inputs of the activities that wake the sweeper, subscribe to the emergency stop and mark the node.
 	Wake         sweeper.WakeSweeperInput  `json:"wake"`
@@ -46,8 +46,9 @@ type AcceptMaintenanceInput struct {
 type Accepted struct {
 	// TaskQueue of the activities of the cluster.
 	TaskQueue string `json:"taskQueue"`
-	// Request is the state of the object; nil: it was not read.
+	// Request is the state of the object; nil: it was not read. Unread: it should have been.
 	Request *objects.Request `json:"request,omitempty"`
+	Unread  bool             `json:"unread,omitempty"`
 	// Holds is the state of the emergency stop, as SubscribeToHolds returns it.
 	Holds emergency.State `json:"holds,omitzero"`
 	// Planned is the result for the node; nil: it is not marked.
@@ -63,6 +64,9 @@ func (a Accepted) Unwanted() bool { return a.Request != nil && Unwanted(*a.Reque
 func Unwanted(request objects.Request) bool {
 	return request.Gone || maintenancev1.NodeState(request.Reasons[maintenancev1.ConditionReady]).Over()
 }
+
+// clusterTimeout limits each step on the cluster: one that hangs must not hold up the requests for others.
+const clusterTimeout = 4 * time.Second
 
 // removalTimeout limits the removal of the mark of a refused request.
 const removalTimeout = 3 * time.Second
@@ -89,12 +93,12 @@ func (a *Activities) accept(ctx context.Context, in AcceptMaintenanceInput) (Acc
 	if err != nil {
 		return Accepted{}, err
 	}
-	accepted := Accepted{TaskQueue: taskQueue}
+	accepted := Accepted{TaskQueue: taskQueue, Unread: in.Source != nil}
 	reachable := taskQueue == temporal.TaskQueue
 	if reachable && in.Source != nil {
-		request, err := a.Objects.ReadRequest(ctx, *in.Source)
+		request, err := withinTimeout(ctx, a.Objects.ReadRequest, *in.Source)
 		if reachable = err == nil; reachable {
-			accepted.Request = &request
+			accepted.Request, accepted.Unread = &request, false
 		}
 		logLeft(ctx, in, "the object is not read yet", err)
 	}
@@ -110,7 +114,7 @@ func (a *Activities) accept(ctx context.Context, in AcceptMaintenanceInput) (Acc
 	if !reachable {
 		return accepted, nil
 	}
-	planned, err := a.Nodes.PlanMaintenance(ctx, in.Plan)
+	planned, err := withinTimeout(ctx, a.Nodes.PlanMaintenance, in.Plan)
 	if err != nil {
 		logLeft(ctx, in, "the node is not marked yet", err)
 		return accepted, nil
@@ -122,6 +126,13 @@ func (a *Activities) accept(ctx context.Context, in AcceptMaintenanceInput) (Acc
 		logLeft(ctx, in, "the slot is not requested yet", err)
 	}
 	return accepted, nil
+}
+
+// withinTimeout runs a step on the cluster.
+func withinTimeout[In, Out any](ctx context.Context, step func(context.Context, In) (Out, error), in In) (Out, error) {
+	ctx, cancel := context.WithTimeout(ctx, clusterTimeout)
+	defer cancel()
+	return step(ctx, in)
 }
 
 // logLeft logs why a step is left to the workflow; nil: it is done.

@@ -31,6 +31,8 @@ type Activities struct {
 
 	// sent are the nodes that the scheduler of each workflow id has, if the worker may only answer its tasks: a sentNodes.
 	sent sync.Map
+	// requests are sent to each scheduler in rounds, so that thousands at once do not keep it from its work.
+	requests activitykit.Rounds
 }
 
 // Client is the part of Temporal's client that the activities of the scheduler need.
@@ -49,7 +51,9 @@ type RequestSlotsInput struct {
 
 // RequestSlots delivers the requests of a slot owner to the scheduler of a cluster, and starts the scheduler if it is not running.
 func (s *Activities) RequestSlots(ctx context.Context, in RequestSlotsInput) error {
-	return signalScheduler(ctx, s.Temporal, in.Cluster, temporal.SignalSlotRequests, in.Requests)
+	return s.requests.Do(ctx, in.Cluster, func(ctx context.Context) error {
+		return signalScheduler(ctx, s.Temporal, in.Cluster, temporal.SignalSlotRequests, in.Requests)
+	})
 }
 
 // ReturnSlotInput names the scheduler and the slot.

@@ -32,6 +32,8 @@ type Activities struct {
 
 	// budgets of look-ups in Temporal, a *rate.Limiter for each cluster.
 	budgets sync.Map
+	// wakes of many workflows at once are joined, by cluster.
+	wakes activitykit.Joined[string, struct{}]
 }
 
 // budget of look-ups for a cluster. It outlives an attempt, because changes of forged marks start new ones.
@@ -244,6 +246,11 @@ type WakeSweeperInput struct {
 
 // WakeSweeper makes the sweeper of a cluster scan now, and starts it if it is not running.
 func (s *Activities) WakeSweeper(ctx context.Context, in WakeSweeperInput) error {
+	_, err := s.wakes.Do(ctx, in.Cluster, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.wake(ctx, in) })
+	return err
+}
+
+func (s *Activities) wake(ctx context.Context, in WakeSweeperInput) error {
 	// The format of sweeper.Input.
 	type start struct {
 		Cluster string `json:"cluster"`

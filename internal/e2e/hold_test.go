@@ -138,5 +138,7 @@ func releasePods(t *testing.T, spoke *devstack.Cluster, app string) {
 // awaitNode waits until a maintenance waits, and returns its status.
 func awaitNode(t *testing.T, name string, spoke *devstack.Cluster) maintenancev1.NodeMaintenanceStatus {
 	t.Helper()
-	return awaitNodeStatus(t, spoke, name, func(s maintenancev1.NodeMaintenanceStatus) bool { return s.Wait != nil })
+	return awaitNodeStatus(t, spoke, name, func(s maintenancev1.NodeMaintenanceStatus) bool {
+		return s.Wait != nil && s.Wait.Reason != "AwaitingAcceptance"
+	})
 }

@@ -9,6 +9,9 @@ import (
 // TaskQueue serves workflows, and the activities of every cluster whose credentials the worker holds.
 const TaskQueue = "drydock"
 
+// RequestTaskQueue serves the acceptance of requests for maintenances: thousands that come at once wait here, and delay no work in progress.
+const RequestTaskQueue = TaskQueue + "-requests"
+
 // ClusterTaskQueue serves the activities of a cluster with an activity-only worker inside.
 func ClusterTaskQueue(cluster string) string { return TaskQueue + "." + cluster }
 

@@ -252,3 +252,14 @@ func (o *Options) workerOptions(hub bool, onFatalError func(error)) worker.Optio
 	}
 	return settings
 }
+
+// acceptedAtOnce is the number of requests that a worker accepts at the same time. Each attempt sends several requests to Temporal within its 10 s, so thousands
+// at once would all time out, and begin again.
+const acceptedAtOnce = 32
+
+// acceptOptions are the options for the task queue of requests.
+func acceptOptions(settings worker.Options) worker.Options {
+	settings.MaxConcurrentActivityExecutionSize = min(settings.MaxConcurrentActivityExecutionSize, acceptedAtOnce)
+	settings.DisableWorkflowWorker = true
+	return settings
+}

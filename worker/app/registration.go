@@ -30,9 +30,10 @@ import (
 	buildversion "drydock.dev/drydock/internal/version"
 )
 
-// registerActivities registers every activity by the name of its method.
+// registerActivities registers every activity by the name of its method: the acceptance of requests on the worker accepts, unless it is nil, all
+// others on w.
 func registerActivities(
-	w worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, defaults rollouts.Defaults, releases rollouts.ReleaseFinder,
+	w, accepts worker.ActivityRegistry, clusters *kube.Clusters, server client.Client, drains *drain.Metrics, defaults rollouts.Defaults, releases rollouts.ReleaseFinder,
 	version string,
 ) {
 	waits := activitykit.Waits{Temporal: server, Workflows: server}
@@ -45,7 +46,9 @@ func registerActivities(
 		Nodes:     &node.Activities{Clusters: clusters, Waits: waits},
 		Scheduler: &scheduler.Activities{Clusters: clusters, Temporal: server},
 	}
-	w.RegisterActivity(accepting)
+	if accepts != nil {
+		accepts.RegisterActivity(accepting)
+	}
 	w.RegisterActivity(accepting.Rollouts)
 	w.RegisterActivity(accepting.Objects)
 	w.RegisterActivity(accepting.Sweeper)

@@ -111,8 +111,12 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	defer clusters.Close()
 
 	w := worker.New(server, o.taskQueue(), workerOptions)
+	workers := []worker.Worker{w}
+	var accepts worker.ActivityRegistry
 	if o.cluster == "" {
 		workflows.Register(w, o.versioned())
+		accepting := worker.New(server, temporal.RequestTaskQueue, acceptOptions(workerOptions))
+		accepts, workers = accepting, append(workers, accepting)
 	}
 	defaults := rollouts.Defaults{PrecacheImage: o.precacheImage, BackupImage: o.backupImage, PolicyEnforcement: ranv1.PolicyEnforcement(o.policyEnforcement)}
 	// What runs beside the worker ends with it, also when it fails.
@@ -138,7 +142,7 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 	if o.answersOnly() {
 		registerClusterActivities(w, clusters, drain.NewMetrics(registry), o.version)
 	} else {
-		registerActivities(w, clusters, server, drain.NewMetrics(registry), defaults, releases, o.version)
+		registerActivities(w, accepts, clusters, server, drain.NewMetrics(registry), defaults, releases, o.version)
 	}
 
 	ready := &readiness{temporal: server, namespace: settings.Namespace, clusters: clusters}
@@ -147,13 +151,16 @@ func Run(ctx context.Context, logs io.Writer, o *Options) error {
 		return err
 	}
 	defer health.close()
-	return work(ctx, w, ready, failed, o.version, log.With("taskQueue", o.taskQueue(), "temporal", settings.HostPort, "health", health.address()))
+	return work(ctx, workers, ready, failed, o.version, log.With("taskQueue", o.taskQueue(), "temporal", settings.HostPort, "health", health.address()))
 }
 
-// work runs the worker until ctx is done or the worker fails fatally, and then releases its running activities.
-func work(ctx context.Context, w worker.Worker, ready *readiness, failed <-chan error, version string, log *slog.Logger) error {
-	if err := w.Start(); err != nil {
-		return fmt.Errorf("start the worker: %w", err)
+// work runs the workers of the task queues until ctx is done or one fails fatally, and then releases their running activities.
+func work(ctx context.Context, workers []worker.Worker, ready *readiness, failed <-chan error, version string, log *slog.Logger) error {
+	for i, w := range workers {
+		if err := w.Start(); err != nil {
+			stopAll(workers[:i])
+			return fmt.Errorf("start the worker: %w", err)
+		}
 	}
 	ready.working.Store(true)
 	log.Info("worker started", "version", version)
@@ -165,7 +172,16 @@ func work(ctx context.Context, w worker.Worker, ready *readiness, failed <-chan 
 	}
 	ready.working.Store(false)
 	log.Info("worker stopping: releasing running activities")
-	w.Stop()
+	stopAll(workers)
 	log.Info("worker stopped")
 	return err
+}
+
+// stopAll stops workers at the same time: each waits for its activities.
+func stopAll(workers []worker.Worker) {
+	var stopping sync.WaitGroup
+	for _, w := range workers {
+		stopping.Go(w.Stop)
+	}
+	stopping.Wait()
 }

@@ -17,6 +17,11 @@ func HubRetrier(report Report) Retrier {
 	return Retrier{TaskQueue: temporal.TaskQueue, Report: report}
 }
 
+// RequestRetrier returns a retrier for the acceptance of requests, by the workers of the hub.
+func RequestRetrier(report Report) Retrier {
+	return Retrier{TaskQueue: temporal.RequestTaskQueue, Report: report}
+}
+
 // ClusterRetrier returns a retrier for activities on a cluster. It updates the task queue if the cluster moves to another worker.
 func ClusterRetrier(cluster string, taskQueue *string, report Report) Retrier {
 	return Retrier{Located: taskQueue, cluster: cluster, Report: report}

@@ -210,7 +210,7 @@ func (r Retrier) Plan(ctx workflow.Context, options *workflow.ActivityOptions, f
 	}
 	options.TaskQueue, options.ScheduleToStartTimeout = r.TaskQueue, 0
 	switch {
-	case r.TaskQueue == temporal.TaskQueue:
+	case r.TaskQueue == temporal.TaskQueue, r.TaskQueue == temporal.RequestTaskQueue:
 	case failed == 0 && (r.Deadline.IsZero() || r.Deadline.After(workflow.Now(ctx))):
 		options.ScheduleToStartTimeout = LaterRetry // the cluster may have moved to another worker
 	default:

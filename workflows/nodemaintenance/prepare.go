@@ -7,6 +7,7 @@ import (
 
 	"drydock.dev/drydock/activities/node"
 	"drydock.dev/drydock/activities/requests"
+	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/workflows/kit"
@@ -33,7 +34,7 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 	if accepted.Unwanted() {
 		m.state.Node.Marked = Maybe // an attempt without an answer may have marked it
 	}
-	if err := m.followSource(ctx, accepted.Request); err != nil {
+	if err := m.followSource(ctx, accepted.Request, accepted.Unread); err != nil {
 		return err
 	}
 	if accepted.Planned == nil {
@@ -48,15 +49,25 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 // requests the slot.
 func (m *nodeMaintenance) accept(ctx workflow.Context) (accepted requests.Accepted, err error) {
 	in := requests.AcceptMaintenanceInput{
-		Written: m.in.Written, Source: m.in.Source, Plan: m.planInput(), Subscription: m.holds.Subscription(),
+		Written: m.in.Written, Plan: m.planInput(), Subscription: m.holds.Subscription(),
 		Wake: sweeper.WakeInput(ctx, m.in.Cluster, "a maintenance of "+m.node.Node+" begins"),
+	}
+	if !m.in.Unserved || wasReset(ctx) {
+		in.Source = m.in.Source
 	}
 	lends := len(m.spec.MaintenanceWindows) == 0
 	if lends {
 		m.requestSlot()
 		in.Slots = new(m.slots.Lend())
 	}
-	err = m.hubRetrier().Run(ctx, "accept the request for "+m.node.Node, m.requests.AcceptMaintenance, in, &accepted)
+	waits := &drydockv1.Wait{
+		Reason: reasonAwaitingAcceptance, Message: "the request is being accepted; many that come at once are accepted one after the other", Since: m.record.now(ctx),
+	}
+	m.state.Status.Wait = waits
+	err = kit.RequestRetrier(m.reportRetry()).Run(ctx, "accept the request for "+m.node.Node, m.requests.AcceptMaintenance, in, &accepted)
+	if m.state.Status.Wait == waits {
+		m.state.Status.Wait = nil
+	}
 	if lends {
 		m.slots.TakeBack(err != nil || accepted.Planned == nil || accepted.SlotsRequested)
 	}
@@ -67,6 +78,12 @@ func (m *nodeMaintenance) accept(ctx workflow.Context) (accepted requests.Accept
 		m.slots.MarkReturned(m.in.Object.Name)
 	}
 	return accepted, err
+}
+
+// wasReset reports whether a person has reset the workflow: an earlier run may have served the request.
+func wasReset(ctx workflow.Context) bool {
+	original := workflow.GetInfo(ctx).OriginalRunID
+	return original != "" && original != workflow.GetInfo(ctx).WorkflowExecution.RunID
 }
 
 // findMark lets the cleanup look at the node: an activity that was cancelled may have marked it, unless no worker serves the cluster.
@@ -80,7 +97,7 @@ func (m *nodeMaintenance) findMark(ctx workflow.Context) {
 // showRefusal lets the object show why its request was refused, and go when it is deleted.
 func (m *nodeMaintenance) showRefusal(ctx workflow.Context) {
 	if m.in.Source != nil && kit.Locate(ctx, m.hubRetrier(), m.in.Cluster, &m.in.TaskQueue) == nil {
-		_ = m.followSource(ctx, nil) // the refusal is the error of the maintenance
+		_ = m.followSource(ctx, nil, true) // the refusal is the error of the maintenance
 	}
 }
 

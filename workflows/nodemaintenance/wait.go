@@ -14,6 +14,8 @@ import (
 
 // Reasons why a maintenance whose node is ready waits.
 const (
+	// reasonAwaitingAcceptance: the request is not accepted yet. Only the status shows it.
+	reasonAwaitingAcceptance = "AwaitingAcceptance"
 	// ReasonAwaitingRequestor: its requestors work on the node.
 	ReasonAwaitingRequestor = "AwaitingRequestor"
 	// ReasonStale: the node has been ready for longer than its cluster allows.

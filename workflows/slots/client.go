@@ -14,9 +14,12 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// An owner that waits for a slot sends its requests again after firstResend, then with pauses that double up to maxResend. That restarts a terminated
-// scheduler. The sweeper also restarts it within ten minutes, and a new scheduler asks all owners.
-const firstResend, maxResend = 30 * time.Second, time.Hour
+// An owner that waits for a slot sends its requests again after 30 s, after another ten minutes, and then each hour. That restarts a terminated scheduler. The
+// sweeper also restarts it within ten minutes, and a new scheduler asks all owners. Thousands of owners that wait must not keep the scheduler busy.
+const (
+	firstResend, maxResend = 30 * time.Second, time.Hour
+	resendGrowth           = 20
+)
 
 // Client requests slots from the scheduler of a cluster and records the grants. After each change it sends the whole set of its requests and slots. The
 // scheduler answers with the whole set of grants. See docs/adr/0020-level-triggered-slots.md.
@@ -224,7 +227,7 @@ func (c *Client) awaitUnsent(ctx workflow.Context) error {
 			return err
 		case c.resend == nil:
 			// The timer keeps running after the wait. Often another wait follows, and a cancellation is an event, too.
-			c.resendAfter = min(max(2*c.resendAfter, firstResend), maxResend)
+			c.resendAfter = min(max(resendGrowth*c.resendAfter, firstResend), maxResend)
 			c.resend = workflow.NewTimerWithOptions(ctx, c.resendAfter, workflow.TimerOptions{Summary: "send the slot requests again"})
 			continue
 		}

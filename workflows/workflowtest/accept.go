@@ -21,12 +21,12 @@ func (w *World) acceptMaintenance(ctx context.Context, in requests.AcceptMainten
 	if err != nil {
 		return nil, err
 	}
-	accepted := requests.Accepted{TaskQueue: taskQueue}
+	accepted := requests.Accepted{TaskQueue: taskQueue, Unread: in.Source != nil}
 	reachable := taskQueue == temporal.TaskQueue
 	if reachable && in.Source != nil {
 		request, err := w.call("ReadRequest", *in.Source)
 		if reachable = err == nil; reachable {
-			accepted.Request = new(request.(objects.Request))
+			accepted.Request, accepted.Unread = new(request.(objects.Request)), false
 		}
 	}
 	if accepted.Unwanted() {

@@ -1,0 +1,84 @@
+package activitykit
+
+import (
+	"context"
+	"sync"
+)
+
+// Rounds make the calls for a key in rounds: all that come during one are made together in the next. Temporal serves requests to a workflow before it dispatches
+// the workflow's own tasks, so a workflow that always has another signal waiting would not run; and a workflow task handles all signals of a round. The
+// zero value is ready.
+type Rounds struct {
+	mu    sync.Mutex
+	byKey map[string]*round
+}
+
+// round is the round in progress for a key.
+type round struct {
+	// open are its calls that have not ended, and next the calls that wait for the next one. A channel is closed when its call may begin.
+	open int
+	next map[chan struct{}]bool
+}
+
+// Do runs call in the next round, for at most sharedTimeout. Errors: those of call and of ctx.
+func (r *Rounds) Do(ctx context.Context, key string, call func(context.Context) error) error {
+	turn := r.enter(key)
+	select {
+	case <-turn:
+	case <-ctx.Done():
+		if r.withdraw(key, turn) {
+			return ctx.Err()
+		}
+	}
+	defer r.leave(key)
+	ctx, cancel := context.WithTimeout(ctx, sharedTimeout)
+	defer cancel()
+	return call(ctx)
+}
+
+// enter begins a round, or waits for the next one.
+func (r *Rounds) enter(key string) (turn chan struct{}) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	turn = make(chan struct{})
+	if current := r.byKey[key]; current != nil {
+		current.next[turn] = true
+		return turn
+	}
+	if r.byKey == nil {
+		r.byKey = map[string]*round{}
+	}
+	r.byKey[key] = &round{open: 1, next: map[chan struct{}]bool{}}
+	close(turn)
+	return turn
+}
+
+// withdraw reports whether a call has left before it could begin.
+func (r *Rounds) withdraw(key string, turn chan struct{}) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current := r.byKey[key]
+	if current == nil || !current.next[turn] {
+		return false
+	}
+	delete(current.next, turn)
+	return true
+}
+
+// leave ends a call. The last one of a round begins the next.
+func (r *Rounds) leave(key string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	current := r.byKey[key]
+	if current.open--; current.open > 0 {
+		return
+	}
+	if len(current.next) == 0 {
+		delete(r.byKey, key)
+		return
+	}
+	for turn := range current.next {
+		close(turn)
+	}
+	r.byKey[key] = &round{open: len(current.next), next: map[chan struct{}]bool{}}
+}
