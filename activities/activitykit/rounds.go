@@ -2,12 +2,16 @@ package activitykit
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
-// Rounds make the calls for a key in rounds: all that come during one are made together in the next. Temporal serves requests to a workflow before it dispatches
-// the workflow's own tasks, so a workflow that always has another signal waiting would not run; and a workflow task handles all signals of a round. The
-// zero value is ready.
+// roundSize is the number of calls in a round: more would wait for each other until they time out.
+const roundSize = 32
+
+// Rounds make the calls for a key in rounds: those that come during one are made together in the next, at most roundSize, in the order in which they came.
+// Temporal serves requests to a workflow before it dispatches the workflow's own tasks, so a workflow that always has another signal waiting would not run; and
+// a workflow task handles all signals of a round. The zero value is ready.
 type Rounds struct {
 	mu    sync.Mutex
 	byKey map[string]*round
@@ -17,7 +21,7 @@ type Rounds struct {
 type round struct {
 	// open are its calls that have not ended, and next the calls that wait for the next one. A channel is closed when its call may begin.
 	open int
-	next map[chan struct{}]bool
+	next []chan struct{}
 }
 
 // Do runs call in the next round, for at most sharedTimeout. Errors: those of call and of ctx.
@@ -42,13 +46,13 @@ func (r *Rounds) enter(key string) (turn chan struct{}) {
 	defer r.mu.Unlock()
 	turn = make(chan struct{})
 	if current := r.byKey[key]; current != nil {
-		current.next[turn] = true
+		current.next = append(current.next, turn)
 		return turn
 	}
 	if r.byKey == nil {
 		r.byKey = map[string]*round{}
 	}
-	r.byKey[key] = &round{open: 1, next: map[chan struct{}]bool{}}
+	r.byKey[key] = &round{open: 1}
 	close(turn)
 	return turn
 }
@@ -58,11 +62,12 @@ func (r *Rounds) withdraw(key string, turn chan struct{}) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	current := r.byKey[key]
-	if current == nil || !current.next[turn] {
+	if current == nil {
 		return false
 	}
-	delete(current.next, turn)
-	return true
+	waiting := len(current.next)
+	current.next = slices.DeleteFunc(current.next, func(t chan struct{}) bool { return t == turn })
+	return len(current.next) < waiting
 }
 
 // leave ends a call. The last one of a round begins the next.
@@ -77,8 +82,9 @@ func (r *Rounds) leave(key string) {
 		delete(r.byKey, key)
 		return
 	}
-	for turn := range current.next {
+	current.open = min(len(current.next), roundSize)
+	for _, turn := range current.next[:current.open] {
 		close(turn)
 	}
-	r.byKey[key] = &round{open: len(current.next), next: map[chan struct{}]bool{}}
+	current.next = slices.Clone(current.next[current.open:])
 }

@@ -41,6 +41,25 @@ func TestCallsThatComeDuringARoundAreMadeTogetherAfterIt(t *testing.T) {
 	})
 }
 
+func TestARoundHasALimitedNumberOfCallsInTheirOrder(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var rounds activitykit.Rounds
+		var callers sync.WaitGroup
+		began := time.Now()
+		for i := range 70 {
+			callers.Go(func() {
+				assert.NoError(t, rounds.Do(t.Context(), "a", func(context.Context) error {
+					assert.Equal(t, time.Duration((i+31)/32)*time.Second, time.Since(began), i)
+					time.Sleep(time.Second)
+					return nil
+				}))
+			})
+			synctest.Wait()
+		}
+		callers.Wait()
+	})
+}
+
 func TestACallThatFailsOrIsNotAwaitedEndsItsPartInTheRound(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var rounds activitykit.Rounds
