@@ -38,7 +38,7 @@ var started = []any{
 var (
 	signals = []string{
 		temporal.SignalAnnounce, temporal.SignalAnnouncement, temporal.SignalClusterProgress, temporal.SignalDone, temporal.SignalEnable, temporal.SignalFail, temporal.SignalHeld,
-		temporal.SignalHold, temporal.SignalMoved, temporal.SignalNodeProgress, temporal.SignalNodeUpdate, temporal.SignalObject, temporal.SignalObserved, temporal.SignalPause,
+		temporal.SignalHold, temporal.SignalKeepAwake, temporal.SignalMoved, temporal.SignalNodeProgress, temporal.SignalNodeUpdate, temporal.SignalObject, temporal.SignalObserved, temporal.SignalPause,
 		temporal.SignalPreparationProgress, temporal.SignalRecover, temporal.SignalResume, temporal.SignalResync, temporal.SignalSlotRequests, temporal.SignalSlotResponse,
 		temporal.SignalSlotReturn, temporal.SignalSubscribeHolds, temporal.SignalSubscribeWindow, temporal.SignalUnsubscribeHolds, temporal.SignalUnsubscribeWindow,
 		temporal.SignalWake, temporal.SignalWindow, temporal.SignalCancel,

@@ -25,7 +25,7 @@ func nextUpdate(t *testing.T, activities *Activities, state []byte) (scheduling.
 	t.Helper()
 	env := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
 	env.RegisterActivity(activities)
-	env.SetContextPropagators([]workflow.ContextPropagator{temporal.StateInHeaders(temporal.DataConverter())})
+	env.SetContextPropagators([]workflow.ContextPropagator{temporal.AttemptHeaders(temporal.DataConverter())})
 	ctx, stop := context.WithTimeout(t.Context(), activitytest.EventTimeout)
 	defer stop()
 	env.SetWorkerOptions(worker.Options{BackgroundActivityContext: ctx, Interceptors: []interceptor.WorkerInterceptor{&temporal.AnswersOnly{}}})

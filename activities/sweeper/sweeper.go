@@ -32,8 +32,8 @@ type Activities struct {
 
 	// budgets of look-ups in Temporal, a *rate.Limiter for each cluster.
 	budgets sync.Map
-	// wakes of many workflows at once are joined, by cluster.
-	wakes activitykit.Joined[string, struct{}]
+	// wakes of many workflows at once are joined.
+	wakes activitykit.Joined[wake, struct{}]
 }
 
 // budget of look-ups for a cluster. It outlives an attempt, because changes of forged marks start new ones.
@@ -242,21 +242,30 @@ type WakeSweeperInput struct {
 	// By is the id of the workflow that wakes it; Why is the reason.
 	By  string `json:"by"`
 	Why string `json:"why"`
+	// Begins: workflow By begins. A sweeper that watches the cluster only continues to.
+	Begins bool `json:"begins,omitempty"`
 }
 
-// WakeSweeper makes the sweeper of a cluster scan now, and starts it if it is not running.
+// wake is what joined wakes have in common.
+type wake struct{ cluster, signal string }
+
+// WakeSweeper makes the sweeper of a cluster scan now, or keep watching, and starts it if it is not running.
 func (s *Activities) WakeSweeper(ctx context.Context, in WakeSweeperInput) error {
-	_, err := s.wakes.Do(ctx, in.Cluster, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.wake(ctx, in) })
+	of := wake{in.Cluster, temporal.SignalWake}
+	if in.Begins {
+		of.signal = temporal.SignalKeepAwake
+	}
+	_, err := s.wakes.Do(ctx, of, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.wake(ctx, in, of.signal) })
 	return err
 }
 
-func (s *Activities) wake(ctx context.Context, in WakeSweeperInput) error {
+func (s *Activities) wake(ctx context.Context, in WakeSweeperInput, signal string) error {
 	// The format of sweeper.Input.
 	type start struct {
 		Cluster string `json:"cluster"`
 		Hub     bool   `json:"hub,omitempty"`
 	}
-	_, err := s.Temporal.SignalWithStartWorkflow(ctx, temporal.SweeperID(in.Cluster), temporal.SignalWake, temporal.SignalRequest{Actor: in.By, Reason: in.Why},
+	_, err := s.Temporal.SignalWithStartWorkflow(ctx, temporal.SweeperID(in.Cluster), signal, temporal.SignalRequest{Actor: in.By, Reason: in.Why},
 		client.StartWorkflowOptions{
 			TaskQueue:             temporal.TaskQueue,
 			WorkflowIDReusePolicy: enumspb.WORKFLOW_ID_REUSE_POLICY_ALLOW_DUPLICATE,

@@ -239,10 +239,12 @@ func (r *requests[T]) Reconcile(ctx context.Context, request reconcile.Request) 
 // endTime is how long a workflow may take to end after it has released its object.
 const endTime = time.Second
 
-// endsSoon reports whether a workflow ends within endTime, as one does that has released its object.
+// endsSoon reports whether a workflow ends within endTime, as one does that has released its object. The request has no deadline: Temporal answers one that
+// is near its deadline at once, and the client would send it again and again.
 func endsSoon(ctx context.Context, server client.Client, id string) bool {
-	waiting, cancel := context.WithTimeout(ctx, endTime)
+	waiting, cancel := context.WithCancel(ctx)
 	defer cancel()
+	defer time.AfterFunc(endTime, cancel).Stop()
 	err := server.GetWorkflow(waiting, id, "").Get(waiting, nil)
 	_, failed := errors.AsType[*sdktemporal.WorkflowExecutionError](err)
 	return err == nil || failed

@@ -3,6 +3,8 @@ package observe_test
 import (
 	"context"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/api/serviceerror"
@@ -11,12 +13,16 @@ import (
 	"drydock.dev/drydock/internal/observe"
 )
 
-// young is a run that has not done its first task when it is asked for the first time.
-type young struct{ asked int }
+// young is a run that does its first task after some time.
+type young struct {
+	first   time.Time
+	message string
+	asked   int
+}
 
 func (y *young) QueryWorkflow(context.Context, string, string, string, ...any) (converter.EncodedValue, error) {
-	if y.asked++; y.asked == 1 {
-		return nil, serviceerror.NewWorkflowNotReady("Workflow task is not scheduled yet.")
+	if y.asked++; time.Now().Before(y.first) {
+		return nil, serviceerror.NewWorkflowNotReady(y.message)
 	}
 	return done{}, nil
 }
@@ -27,7 +33,16 @@ func (done) HasValue() bool     { return true }
 func (done) Get(into any) error { *into.(*string) = "done"; return nil }
 
 func TestARunIsAskedAgainThatHasNotDoneItsFirstTask(t *testing.T) {
-	var status string
-	require.NoError(t, observe.Status(t.Context(), &young{}, "hold", "", &status))
-	require.Equal(t, "done", status)
+	synctest.Test(t, func(t *testing.T) {
+		var status string
+		late := &young{first: time.Now().Add(5 * time.Second), message: "Workflow task is not scheduled yet."}
+		require.NoError(t, observe.Status(t.Context(), late, "hold", "", &status))
+		require.Equal(t, "done", status)
+	})
+}
+
+func TestARunWhoseTaskFailsIsNotAskedAgain(t *testing.T) {
+	failing := &young{first: time.Now().Add(time.Hour), message: "Unable to query workflow due to Workflow Task in failed state."}
+	require.ErrorIs(t, observe.Status(t.Context(), failing, "hold", "", new(string)), observe.ErrTaskFails)
+	require.Equal(t, 1, failing.asked)
 }

@@ -61,7 +61,7 @@ func Query(ctx context.Context, server Queries, workflowID, runID, query string,
 	waiting, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	answer, err := server.QueryWorkflow(waiting, workflowID, runID, query, args...)
-	for asked := time.Now(); notReady(err) && time.Since(asked) < readyTimeout; {
+	for notReady(err) && waiting.Err() == nil && !errors.Is(Unanswered(err), ErrTaskFails) {
 		select {
 		case <-waiting.Done():
 		case <-time.After(readyPause):
@@ -80,8 +80,8 @@ func Query(ctx context.Context, server Queries, workflowID, runID, query string,
 	return nil
 }
 
-// A run cannot be queried before its first task is done: after readyTimeout, no worker has done it. It is asked again after readyPause.
-const readyTimeout, readyPause = 2 * time.Second, 20 * time.Millisecond
+// A run cannot be queried before its first task is done, which a busy worker does late. It is asked again after readyPause.
+const readyPause = 20 * time.Millisecond
 
 func notReady(err error) bool {
 	_, ok := errors.AsType[*serviceerror.WorkflowNotReady](err)

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"sync"
 
-	"go.temporal.io/sdk/converter"
 	"go.temporal.io/sdk/interceptor"
 	sdktemporal "go.temporal.io/sdk/temporal"
 	"go.temporal.io/sdk/workflow"
@@ -155,47 +154,3 @@ func StateOf(ctx context.Context, state any) bool {
 }
 
 type stateKey struct{}
-
-// stateHeader is the header of an activity with the state that the attempt before left.
-const stateHeader = "drydock-state"
-
-// stateInHeaders passes the state of WithState to activities. Headers are not encrypted by the SDK, so it uses the data converter of the client.
-type stateInHeaders struct{ converter converter.DataConverter }
-
-var _ workflow.ContextPropagator = stateInHeaders{}
-
-// Inject implements workflow.ContextPropagator.
-func (stateInHeaders) Inject(context.Context, workflow.HeaderWriter) error { return nil }
-
-// InjectFromWorkflow implements workflow.ContextPropagator.
-func (h stateInHeaders) InjectFromWorkflow(ctx workflow.Context, headers workflow.HeaderWriter) error {
-	state, _ := ctx.Value(stateKey{}).(json.RawMessage)
-	if len(state) == 0 {
-		return nil
-	}
-	payload, err := h.converter.ToPayload(state)
-	if err != nil {
-		return err
-	}
-	headers.Set(stateHeader, payload)
-	return nil
-}
-
-// Extract implements workflow.ContextPropagator. Without a state that can be decoded, the activity starts from its input.
-func (h stateInHeaders) Extract(ctx context.Context, headers workflow.HeaderReader) (context.Context, error) {
-	var state json.RawMessage
-	if payload, found := headers.Get(stateHeader); found && h.converter.FromPayload(payload, &state) == nil {
-		ctx = context.WithValue(ctx, stateKey{}, state)
-	}
-	return ctx, nil
-}
-
-// ExtractToWorkflow implements workflow.ContextPropagator.
-func (stateInHeaders) ExtractToWorkflow(ctx workflow.Context, _ workflow.HeaderReader) (workflow.Context, error) {
-	return ctx, nil
-}
-
-// StateInHeaders returns the propagator that workflows and activities need to pass the state of an attempt to the next one.
-func StateInHeaders(with converter.DataConverter) workflow.ContextPropagator {
-	return stateInHeaders{with}
-}

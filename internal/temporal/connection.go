@@ -77,7 +77,7 @@ func (c Connection) Options(logger *slog.Logger, metrics client.MetricsHandler) 
 	options.ConnectionOptions.GrpcCompression = &client.GrpcCompressionNone{}
 	options.ConnectionOptions.DialOptions = append(options.ConnectionOptions.DialOptions, grpc.WithChainUnaryInterceptor(retryBusy))
 	if c.Worker {
-		options.ContextPropagators = append(options.ContextPropagators, StateInHeaders(options.DataConverter))
+		options.ContextPropagators = append(options.ContextPropagators, AttemptHeaders(options.DataConverter))
 	}
 	if c.AnswersOnly {
 		options.WorkerHeartbeatInterval = -1

@@ -62,7 +62,7 @@ func (a *activityLease) Init(outbound interceptor.ActivityOutboundInterceptor) e
 func (a *activityLease) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	held := newLease(activity.GetInfo(ctx), a.delays, cancel)
+	held := newLease(activity.GetInfo(ctx), Started(ctx), a.delays, cancel)
 	result, err := a.Next.ExecuteActivity(context.WithValue(ctx, leaseKey{}, held), in)
 	if err == nil || Final(err) || !errors.Is(context.Cause(ctx), errLeaseOver) {
 		return result, err
@@ -103,14 +103,10 @@ type lease struct {
 
 // newLease counts from when the server started the attempt: its task may have waited in a frozen worker. The SDK's own deadline counts from when the
 // worker begins.
-func newLease(info activity.Info, delays *delays, cancel context.CancelCauseFunc) *lease {
-	begun, steady := wallClock(), steadyClock()
-	ahead := steady.Sub(begun)
-	if !info.IsLocalActivity {
-		var excess time.Duration
-		excess, ahead = delays.take(begun.Sub(info.StartedTime), steady.Sub(info.StartedTime))
-		begun = begun.Add(-excess)
-	}
+func newLease(info activity.Info, started time.Time, delays *delays, cancel context.CancelCauseFunc) *lease {
+	begun := wallClock()
+	excess, ahead := delays.take(begun.Sub(started), steadyClock().Sub(started))
+	begun = begun.Add(-excess)
 	return &lease{
 		deadline: begun.Add(info.StartToCloseTimeout), ahead: ahead,
 		// Shorter than the server's timeout, which counts from the arrival of a throttled heartbeat.

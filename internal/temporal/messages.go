@@ -72,6 +72,8 @@ const (
 	SignalNodeProgress = "nodeProgress"
 	// SignalWake asks a Sweeper to clean up now, or soon. Its payload is a SignalRequest.
 	SignalWake = "wake"
+	// SignalKeepAwake tells a Sweeper that a workflow begins, which will set marks: it must not rest. Its payload is a SignalRequest.
+	SignalKeepAwake = "keepAwake"
 	// SignalClusterProgress carries a ClusterStatus from a ClusterUpgrade to its ClusterGroupUpgrade.
 	SignalClusterProgress = "clusterProgress"
 	// SignalPreparationProgress carries the progress of clusters from a ClusterPreparation to its ClusterGroupUpgrade.

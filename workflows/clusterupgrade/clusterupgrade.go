@@ -156,7 +156,7 @@ func (c *clusterUpgrade) inspect(ctx workflow.Context) error {
 	}
 	c.record.enter(ranv1.StepInspect)
 	in := node.InspectClusterInput{Cluster: c.in.Cluster, Remediation: c.in.Remediation}
-	awake := sweeper.Wake(ctx, c.record.retries.Add(), c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
+	awake := sweeper.KeepAwake(ctx, c.record.retries.Add(), c.in.Cluster, "rollout "+c.in.Namespace+"/"+c.in.Rollout+" begins")
 	var plan rollout.NodePlan
 	if err := c.retrier().Run(ctx, "inspect "+c.in.Cluster, c.cluster.InspectCluster, in, &plan); err != nil {
 		return err

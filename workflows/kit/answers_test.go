@@ -34,7 +34,7 @@ func newAnswering(t *testing.T) *answering {
 	a.SetWorkerOptions(worker.Options{
 		DeadlockDetectionTimeout: time.Minute, Interceptors: []interceptor.WorkerInterceptor{&kit.SignalOrder{}, &temporal.WorkerShutdown{}, &temporal.AnswersOnly{}},
 	})
-	a.SetContextPropagators([]workflow.ContextPropagator{temporal.StateInHeaders(temporal.DataConverter())})
+	a.SetContextPropagators([]workflow.ContextPropagator{temporal.AttemptHeaders(temporal.DataConverter())})
 	return a
 }
 

@@ -208,10 +208,11 @@ func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
 	in := objects.PublishStatusInput{
 		Object: *p.Object, Status: status, Annotations: written.Annotations, Events: written.Events, OnNodes: written.OnNodes, Final: final, Delete: written.Delete,
 	}
+	run := p.Retrier.RunLocal
 	if p.ByQuery {
-		in.Status = nil
+		in.Status, run = nil, p.Retrier.Run
 	}
-	if err := p.Retrier.Run(ctx, "publish the status", activities.PublishStatus, in, &result); err != nil {
+	if err := run(ctx, "publish the status", activities.PublishStatus, in, &result); err != nil {
 		if ctx.Err() != nil { // it is written after the pause, or by the next run
 			p.changed = true
 			p.State.Events = append(written.Events, p.State.Events...)

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
@@ -17,8 +18,9 @@ import (
 )
 
 const (
-	// EffectTimeout limits one attempt of a short activity.
+	// EffectTimeout limits one attempt of a short activity, and LocalTimeout that of a local activity: its workflow receives no signals meanwhile.
 	EffectTimeout = 10 * time.Second
+	LocalTimeout  = 4 * time.Second
 	// HeartbeatTimeout is the maximum time between heartbeats of a waiting activity. After it, another worker takes over.
 	HeartbeatTimeout = 30 * time.Second
 	// WatchHeartbeatTimeout is the same for watches on which decisions depend: until another worker takes over, decisions use old observations.
@@ -82,6 +84,40 @@ func (r Retrier) Once() Retrier { return r.Until(time.Unix(0, 0)) }
 // Run runs a short activity.
 func (r Retrier) Run(ctx workflow.Context, summary string, activity, input, result any) error {
 	return r.retry(ctx, workflow.ActivityOptions{StartToCloseTimeout: EffectTimeout, Summary: summary}, activity, input, result)
+}
+
+// RunLocal runs a short activity as a local activity, which costs one event and no workflow task. If the workers of the workflow do not serve the task queue,
+// or after any failure, it runs the activity as Run does. The activity must be safe to repeat, and must not query its workflow.
+func (r Retrier) RunLocal(ctx workflow.Context, summary string, activity, input, result any) error {
+	if r.Located != nil {
+		r.TaskQueue = *r.Located
+	}
+	if r.TaskQueue != temporal.TaskQueue || ctx.Err() != nil {
+		return r.Run(ctx, summary, activity, input, result)
+	}
+	whole, _ := workflow.NewDisconnectedContext(temporal.Local(ctx)) // a cancellation would leave open what it has done
+	whole = workflow.WithLocalActivityOptions(whole, workflow.LocalActivityOptions{
+		StartToCloseTimeout: LocalTimeout, RetryPolicy: &sdktemporal.RetryPolicy{MaximumAttempts: 1}, Summary: summary,
+	})
+	if own, err := copied(input); err == nil && workflow.ExecuteLocalActivity(whole, activity, own).Get(whole, result) == nil {
+		return nil
+	}
+	if err := r.mayContinue(ctx); err != nil {
+		return err
+	}
+	return r.Run(temporal.Attempted(ctx), summary, activity, input, result)
+}
+
+// copied returns the input as an activity receives it from the server. The SDK passes that of a local activity by reference, and the activity could change
+// the state of its workflow.
+func copied(input any) (any, error) {
+	payload, err := temporal.DataConverter().ToPayload(input)
+	if err != nil {
+		return nil, err
+	}
+	own := reflect.New(reflect.TypeOf(input))
+	err = temporal.DataConverter().FromPayload(payload, own.Interface())
+	return own.Elem().Interface(), err
 }
 
 // Wait runs an activity that waits with heartbeats, until its deadline or without limit if the deadline is nil. The activity itself ends at the deadline
@@ -164,15 +200,20 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 			failed++
 			r.locateAgain(ctx, err)
 		}
-		if r.BeforeRound == nil {
-			continue
-		}
-		HandlePendingSignals(ctx)
-		if err := r.BeforeRound(); err != nil {
+		if err := r.mayContinue(ctx); err != nil {
 			r.report(ctx, "", "")
 			return err
 		}
 	}
+}
+
+// mayContinue returns why the next round may not begin; nil: it may.
+func (r Retrier) mayContinue(ctx workflow.Context) error {
+	if r.BeforeRound == nil {
+		return nil
+	}
+	HandlePendingSignals(ctx)
+	return r.BeforeRound()
 }
 
 // pauseBeforeAttempt pauses before the next attempt of an activity that only its workflow may repeat. In a long outage attempts become rare, because each adds

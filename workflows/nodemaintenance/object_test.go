@@ -364,7 +364,7 @@ func TestAnObjectWaitsForPodsThatMayNotBeEvicted(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := workflowtest.NewWorld(t)
 			w.Fail[failing] = func(call int) error {
-				if call <= 3 {
+				if call <= 4 { // two as a local activity
 					return refused
 				}
 				return nil

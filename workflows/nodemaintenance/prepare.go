@@ -50,7 +50,7 @@ func (m *nodeMaintenance) prepare(ctx workflow.Context) error {
 func (m *nodeMaintenance) accept(ctx workflow.Context) (accepted requests.Accepted, err error) {
 	in := requests.AcceptMaintenanceInput{
 		Written: m.in.Written, Plan: m.planInput(), Subscription: m.holds.Subscription(),
-		Wake: sweeper.WakeInput(ctx, m.in.Cluster, "a maintenance of "+m.node.Node+" begins"),
+		Wake: sweeper.BeginInput(ctx, m.in.Cluster, "a maintenance of "+m.node.Node+" begins"),
 	}
 	if !m.in.Unserved || wasReset(ctx) {
 		in.Source = m.in.Source

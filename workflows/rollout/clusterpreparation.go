@@ -100,7 +100,7 @@ func (p *clusterPreparation) run(ctx workflow.Context) (map[string]precache.Prog
 		})
 	}
 	// Views and actions may be left on the hub, if there are clusters without credentials.
-	p.sweeperAwake = sweeper.Wake(ctx, nil, "", "preparation of rollout "+temporal.RolloutOf(p.in.Preparation))
+	p.sweeperAwake = sweeper.KeepAwake(ctx, nil, "", "preparation of rollout "+temporal.RolloutOf(p.in.Preparation))
 	running := len(p.in.Clusters)
 	for _, cluster := range p.in.Clusters {
 		workflow.GoNamed(ctx, cluster.Name, func(ctx workflow.Context) {

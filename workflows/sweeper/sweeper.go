@@ -84,9 +84,11 @@ type sweeper struct {
 	lookUps  int
 	// located: a worker has served the cluster before.
 	located bool
-	// woken: a scan was requested and has not begun. wakes counts the requests.
-	woken bool
-	wakes int
+	// woken: a scan was requested and has not begun. kept: the scan in progress must be followed by another. wakes counts the requests for both.
+	woken, kept bool
+	wakes       int
+	// watching: a scan is in progress.
+	watching bool
 
 	cancel    workflow.CancelFunc
 	cancelled *temporal.SignalRequest
@@ -116,7 +118,7 @@ func (s *sweeper) run(ctx workflow.Context) (Status, error) {
 	if workflow.IsContinueAsNewError(err) {
 		return Status{}, err
 	}
-	if kit.HandlePendingSignals(listening); s.cancelled != nil && s.woken { // the sweeper was woken after it was cancelled: a maintenance relies on it
+	if kit.HandlePendingSignals(listening); s.cancelled != nil && (s.woken || s.kept) { // the sweeper was woken after it was cancelled: a maintenance relies on it
 		return Status{}, s.continueAsNew(listening)
 	}
 	return s.finish(listening, err)
@@ -128,12 +130,21 @@ func (s *sweeper) listen(ctx workflow.Context) {
 		s.wakes++
 		s.woken = true
 	})
+	kit.OnSignal(ctx, temporal.SignalKeepAwake, "Watch the cluster for leftovers: a workflow begins.", func(temporal.SignalRequest) {
+		s.signals++
+		s.wakes++
+		if s.watching {
+			s.kept = true
+		} else {
+			s.woken = true
+		}
+	})
 	kit.OnSignal(ctx, temporal.SignalCancel, "End. The next maintenance of the cluster starts it again.", func(r temporal.SignalRequest) {
 		s.signals++
 		if s.cancelled == nil {
 			s.cancelled = &r
 		}
-		s.woken = false
+		s.woken, s.kept = false, false
 		s.cancel()
 	})
 }
@@ -157,7 +168,7 @@ func (s *sweeper) sweep(ctx workflow.Context) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		if found.Quiet && !s.woken {
+		if found.Quiet && !s.woken && !s.kept {
 			if err := s.rest(ctx); err != nil {
 				return err
 			}
@@ -196,7 +207,7 @@ func (s *sweeper) awaitFindings(ctx workflow.Context) (sweeperactivities.Orphans
 	if s.woken {
 		s.answers = nil
 	}
-	s.woken = false
+	s.woken, s.kept, s.watching = false, false, true
 	s.record.enter(Watching)
 	s.dropExpired(ctx)
 	in := sweeperactivities.AwaitOrphansInput{Cluster: s.in.Cluster, Later: s.deferred, Unknown: s.record.marksOf(FindingUnknownOwner), Answers: s.answers}
@@ -211,6 +222,7 @@ func (s *sweeper) awaitFindings(ctx workflow.Context) (sweeperactivities.Orphans
 	var found sweeperactivities.Orphans
 	err := s.retrier().Watch(scanning, "watch "+s.in.ClusterName()+" for leftovers of closed workflows", s.sweeper.AwaitOrphans, in, &found)
 	endScan()
+	s.watching = false
 	if sdktemporal.IsCanceledError(err) && ctx.Err() == nil {
 		// Earlier findings remain until the next scan.
 		return sweeperactivities.Orphans{Unknown: in.Unknown, MoreUnknown: s.status.MoreUnknownOwners, Ignored: s.status.IgnoredMarks}, nil

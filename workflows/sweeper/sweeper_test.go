@@ -1,6 +1,7 @@
 package sweeper_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -161,6 +162,12 @@ func TestASweeperRestsWithoutMarksAndScansWhenWoken(t *testing.T) {
 	require.Equal(t, []string{"LocateCluster", "AwaitOrphans", "LocateCluster", "AwaitOrphans"}, w.Called(), "the cluster may have moved to another worker")
 }
 
+func TestARestingSweeperScansWhenAMaintenanceBegins(t *testing.T) {
+	w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Quiet: true})
+	workflowtest.SignalWhen(w.World, func(s sweeper.Status) bool { return s.State == sweeper.Resting }, temporal.SignalKeepAwake, nil)
+	w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) { require.Equal(t, sweeper.Watching, status.State) })
+}
+
 func TestARestingSweeperChecksForMarksEveryTenMinutes(t *testing.T) {
 	w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Quiet: true}, sweeperactivities.Orphans{Orphans: workflowtest.OrphansOfAMaintenance()})
 	began := time.Now()
@@ -294,6 +301,30 @@ func TestAWakeThatArrivesAsTheScanEndsStartsAnother(t *testing.T) {
 	w.RunUntil(2, workflowtest.Whenever, func(sweeper.Status) {})
 }
 
+// Each scan asks Temporal about every workflow with a mark.
+func TestAMaintenanceThatBeginsDoesNotRestartTheScan(t *testing.T) {
+	w := workflowtest.NewSweeperWorld(t)
+	begun := false
+	w.When(func() bool { return len(w.Scans()) == 1 }, func() {
+		w.SignalWorkflow(temporal.SignalKeepAwake, temporal.SignalRequest{Actor: "node/c1/ops/n2"})
+		w.RegisterDelayedCallback(func() { begun = true }, time.Second)
+	})
+	w.RunUntil(1, func(sweeper.Status) bool { return begun }, func(sweeper.Status) {})
+	require.Equal(t, []string{"LocateCluster", "AwaitOrphans"}, w.Called())
+}
+
+// The scan may end without a mark right before the maintenance sets its own.
+func TestASweeperDoesNotRestAfterAMaintenanceBegan(t *testing.T) {
+	w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Quiet: true})
+	w.SetOnActivityStartedListener(func(info *activity.Info, _ context.Context, _ converter.EncodedValues) {
+		if info.ActivityType.Name == "AwaitOrphans" && len(w.Scans()) == 0 {
+			w.SignalWorkflow(temporal.SignalKeepAwake, nil)
+		}
+	})
+	w.RunUntil(2, workflowtest.Whenever, func(status sweeper.Status) { require.Equal(t, sweeper.Watching, status.State) })
+	require.Equal(t, []string{"LocateCluster", "AwaitOrphans", "AwaitOrphans"}, w.Called(), "without a rest, after which the cluster is located again")
+}
+
 func TestASweeperContinuesAsNewWithItsFindings(t *testing.T) {
 	w := workflowtest.NewSweeperWorld(t, sweeperactivities.Orphans{Orphans: workflowtest.OrphansOfAMaintenance()})
 	w.When(func() bool { return len(w.Scans()) == 2 }, func() {
@@ -350,7 +381,7 @@ func TestOnlyAMaintenanceWithoutARolloutWakesTheSweeper(t *testing.T) {
 	w := workflowtest.NewWorld(t)
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, workflowtest.FullMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.Equal(t, []any{sweeperactivities.WakeSweeperInput{Cluster: "c1", By: "node/c1/ops/n1", Why: "a maintenance of n1 begins"}}, w.InputsOf("WakeSweeper"))
+	require.Equal(t, []any{sweeperactivities.WakeSweeperInput{Cluster: "c1", By: "node/c1/ops/n1", Why: "a maintenance of n1 begins", Begins: true}}, w.InputsOf("WakeSweeper"))
 
 	w = workflowtest.NewWorld(t)
 	in := workflowtest.FullMaintenance()

@@ -45,7 +45,7 @@ func (g *watchGroup) removeRest(ctx workflow.Context) {
 // awakenSweeper returns when the sweeper of the hub runs.
 func (s *sequence) awakenSweeper(ctx workflow.Context) error {
 	if s.sweeperAwake == nil {
-		s.sweeperAwake = sweeper.Wake(s.ctx, s.rollout.Retrier().Report, "", "views and actions of rollout "+s.rollout.Request().Namespace+"/"+s.rollout.Request().Name)
+		s.sweeperAwake = sweeper.KeepAwake(s.ctx, s.rollout.Retrier().Report, "", "views and actions of rollout "+s.rollout.Request().Namespace+"/"+s.rollout.Request().Name)
 	}
 	return workflow.Await(ctx, s.sweeperAwake.IsReady)
 }
