@@ -15,7 +15,12 @@ type Cost struct {
 	Activities     map[string]Step `json:"activities"`
 	ActivitiesEach float64         `json:"activitiesEach"`
 	WorkflowTasks  map[string]Step `json:"workflowTasks"`
+	// LocalEach are the local activities, which ran within the workflow tasks.
+	LocalEach float64 `json:"localEach"`
 }
+
+// localActivity is the name of the marker of a local activity.
+const localActivity = "LocalActivity"
 
 // costOf returns the size of the histories per node or cluster.
 func costOf(histories []history, count int) Cost {
@@ -28,6 +33,9 @@ func costOf(histories []history, count int) Cost {
 		for _, event := range h.events {
 			cost.EventsEach += 1 / float64(count)
 			cost.Events[h.kind()+" "+eventName(event)] += 1 / float64(count)
+			if event.GetMarkerRecordedEventAttributes().GetMarkerName() == localActivity {
+				cost.LocalEach += 1 / float64(count)
+			}
 		}
 	}
 	return cost

@@ -104,7 +104,7 @@ func (r Report) policyGroups() [][]line[PolicyResult] {
 		{
 			{"API requests per cluster", func(r PolicyResult) string { return fmt.Sprintf("%.1f", r.Requests.Total) }},
 			{"Temporal events per cluster", func(r PolicyResult) string { return fmt.Sprintf("%.1f", r.EventsEach) }},
-			{"activities per cluster", func(r PolicyResult) string { return fmt.Sprintf("%.2f", r.ActivitiesEach) }},
+			{"activities per cluster (and local ones)", func(r PolicyResult) string { return fmt.Sprintf("%.2f (%.2f)", r.ActivitiesEach, r.LocalEach) }},
 			{"worker: peak memory", func(r PolicyResult) string { return fmt.Sprintf("%d MiB", r.Worker.PeakMemoryBytes>>20) }},
 			{"worker: CPU, per 100 clusters", func(r PolicyResult) string { return r.Worker.shared(r.Size.Clusters, 100) }},
 			{"Temporal: CPU, per 100 clusters", func(r PolicyResult) string { return r.Temporal.shared(r.Size.Clusters, 100) }},
@@ -142,7 +142,7 @@ func (r Report) groups() [][]line[Result] {
 		append([]line[Result]{{"API requests per node (the loop's)", func(r Result) string { return withLoop(r.Requests.Total, r.LoopRequests.Total) }}}, r.verbs()...),
 		{
 			{"Temporal events per node", func(r Result) string { return fmt.Sprintf("%.1f", r.EventsEach) }},
-			{"activities per node", func(r Result) string { return fmt.Sprintf("%.1f", r.ActivitiesEach) }},
+			{"activities per node (and local ones)", func(r Result) string { return fmt.Sprintf("%.1f (%.1f)", r.ActivitiesEach, r.LocalEach) }},
 			{"worker: peak memory", func(r Result) string { return fmt.Sprintf("%d MiB", r.Worker.PeakMemoryBytes>>20) }},
 			{"worker: CPU, per node", func(r Result) string { return r.Worker.shared(r.Size.maintenances(), 1) }},
 			{"Temporal: CPU, per node", func(r Result) string { return r.Temporal.shared(r.Size.maintenances(), 1) }},

@@ -128,8 +128,11 @@ func (p *Publisher) Run(ctx workflow.Context) {
 		if rest > 0 && !p.urgent {
 			seen := p.changes
 			if AwaitFor(ctx, rest, "gather changes of the status", func() bool {
-				if p.urgent || p.gone || !slow || p.changes == seen {
-					return p.urgent || p.gone
+				switch {
+				case p.urgent, p.gone, !p.mayPublish(): // the status may have become one that is over at once
+					return true
+				case !slow, p.changes == seen:
+					return false
 				}
 				seen = p.changes
 				return !p.onlyProgress()

@@ -14,11 +14,11 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// An owner that waits for a slot sends its requests again after 30 s, after another ten minutes, and then each hour. That restarts a terminated scheduler. The
-// sweeper also restarts it within ten minutes, and a new scheduler asks all owners. Thousands of owners that wait must not keep the scheduler busy.
+// An owner that waits for a slot sends its requests again after ten minutes, and then each hour. Only a termination of the scheduler loses a request that was
+// sent. The sweeper restarts the scheduler within ten minutes, too, and a new scheduler asks all owners. Thousands of owners that wait must not keep it busy.
 const (
-	firstResend, maxResend = 30 * time.Second, time.Hour
-	resendGrowth           = 20
+	firstResend, maxResend = 10 * time.Minute, time.Hour
+	resendGrowth           = 6
 )
 
 // Client requests slots from the scheduler of a cluster and records the grants. After each change it sends the whole set of its requests and slots. The
