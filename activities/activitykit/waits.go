@@ -37,7 +37,7 @@ func (w Waits) MayBegin(ctx context.Context, closes *time.Time, clusters ...stri
 // server, like the workflow: with its own clock, a slow worker would start too late, and a fast one would refuse repeatedly.
 // Errors: Held.
 func unlessClosed(ctx context.Context, closes *time.Time) error {
-	if closes == nil || !activity.IsActivity(ctx) || temporal.Started(ctx).Before(*closes) {
+	if closes == nil || !activity.IsActivity(ctx) || activity.GetInfo(ctx).StartedTime.Before(*closes) {
 		return nil
 	}
 	return temporal.Error(temporal.ErrHeld, "no new work may begin since "+closes.UTC().Format("2006-01-02 15:04:05Z")+": the maintenance windows have closed", nil)
@@ -53,7 +53,7 @@ func (w Waits) UnlessHeld(ctx context.Context, clusters ...string) error {
 	}
 	info := activity.GetInfo(ctx)
 	switch {
-	case temporal.FirstAttempt(ctx) && (info.IsLocalActivity || info.StartedTime.Sub(info.ScheduledTime) < askAfter):
+	case info.Attempt <= 1 && info.StartedTime.Sub(info.ScheduledTime) < askAfter:
 		return nil
 	case asksWorkflow: // its next attempt is a first one
 		return temporal.Error(emergency.ReasonUnknown, "the attempt before did not end, or no worker was free for it in time: the workflow decides about the next one", nil)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"go.temporal.io/sdk/activity"
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -122,7 +123,7 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (Acqu
 // acquiredBefore reports whether this maintenance has the node already, because the result of an earlier attempt was lost. A later attempt asks the API
 // server: the cache may be older than the earlier attempt.
 func acquiredBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, seen *corev1.Node) (bool, error) {
-	if kube.OwnedBy(seen, ref.Owner) || temporal.FirstAttempt(ctx) {
+	if kube.OwnedBy(seen, ref.Owner) || !activity.IsActivity(ctx) || activity.GetInfo(ctx).Attempt <= 1 {
 		return kube.OwnedBy(seen, ref.Owner), nil
 	}
 	node := &corev1.Node{}

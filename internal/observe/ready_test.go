@@ -41,8 +41,13 @@ func TestARunIsAskedAgainThatHasNotDoneItsFirstTask(t *testing.T) {
 	})
 }
 
-func TestARunWhoseTaskFailsIsNotAskedAgain(t *testing.T) {
-	failing := &young{first: time.Now().Add(time.Hour), message: "Unable to query workflow due to Workflow Task in failed state."}
-	require.ErrorIs(t, observe.Status(t.Context(), failing, "hold", "", new(string)), observe.ErrTaskFails)
-	require.Equal(t, 1, failing.asked)
+func TestARunThatCannotAnswerIsNotAskedAgain(t *testing.T) {
+	for message, reason := range map[string]error{
+		"Unable to query workflow due to Workflow Task in failed state.": observe.ErrTaskFails,
+		"Workflow execution closed before WorkflowTaskStarted event.":    observe.ErrNeverBegan,
+	} {
+		run := &young{first: time.Now().Add(time.Hour), message: message}
+		require.ErrorIs(t, observe.Status(t.Context(), run, "hold", "", new(string)), reason)
+		require.Equal(t, 1, run.asked)
+	}
 }

@@ -38,10 +38,23 @@ func (taskFails) Error() string {
 
 func (taskFails) Is(target error) bool { return target == ErrNoWorker }
 
-// Unanswered returns why no worker has answered: ErrTaskFails or ErrNoWorker.
+// ErrNeverBegan: the run was closed before a worker ran it. It also matches ErrNoWorker.
+var ErrNeverBegan error = neverBegan{}
+
+type neverBegan struct{}
+
+func (neverBegan) Error() string { return "it ended before a worker ran it, so it has no status" }
+
+func (neverBegan) Is(target error) bool { return target == ErrNoWorker }
+
+// Unanswered returns why no worker has answered: ErrTaskFails, ErrNeverBegan or ErrNoWorker.
 func Unanswered(err error) error {
-	if refused, ok := errors.AsType[*serviceerror.WorkflowNotReady](err); ok && strings.Contains(refused.Message, "failed state") {
+	refused, ok := errors.AsType[*serviceerror.WorkflowNotReady](err)
+	switch {
+	case ok && strings.Contains(refused.Message, "failed state"):
 		return ErrTaskFails
+	case ok && strings.Contains(refused.Message, "closed before"):
+		return ErrNeverBegan
 	}
 	return ErrNoWorker
 }
@@ -61,10 +74,10 @@ func Query(ctx context.Context, server Queries, workflowID, runID, query string,
 	waiting, cancel := context.WithTimeout(ctx, AnswerTimeout)
 	defer cancel()
 	answer, err := server.QueryWorkflow(waiting, workflowID, runID, query, args...)
-	for notReady(err) && waiting.Err() == nil && !errors.Is(Unanswered(err), ErrTaskFails) {
+	for pause := readyPause; notReady(err) && waiting.Err() == nil && Unanswered(err) == ErrNoWorker; pause = min(2*pause, readyPauseLimit) { //nolint:errorlint // the others match it
 		select {
 		case <-waiting.Done():
-		case <-time.After(readyPause):
+		case <-time.After(pause):
 		}
 		answer, err = server.QueryWorkflow(waiting, workflowID, runID, query, args...)
 	}
@@ -80,8 +93,8 @@ func Query(ctx context.Context, server Queries, workflowID, runID, query string,
 	return nil
 }
 
-// A run cannot be queried before its first task is done, which a busy worker does late. It is asked again after readyPause.
-const readyPause = 20 * time.Millisecond
+// A run cannot be queried before its first task is done, which a busy worker does late. It is asked again after pauses that double.
+const readyPause, readyPauseLimit = 20 * time.Millisecond, 500 * time.Millisecond
 
 func notReady(err error) bool {
 	_, ok := errors.AsType[*serviceerror.WorkflowNotReady](err)

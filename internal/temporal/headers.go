@@ -10,11 +10,10 @@ import (
 	"go.temporal.io/sdk/workflow"
 )
 
-// The headers of an activity carry what its attempt must know beside its input: the values of WithState, Local and Attempted.
+// The headers of an activity carry what its attempt must know beside its input: the values of WithState and Local.
 const (
-	stateHeader     = "drydock-state"
-	startedHeader   = "drydock-started"
-	attemptedHeader = "drydock-attempted"
+	stateHeader   = "drydock-state"
+	startedHeader = "drydock-started"
 )
 
 // attemptHeaders passes these values to activities. Headers are not encrypted by the SDK, so it uses the data converter of the client.
@@ -32,9 +31,7 @@ func (attemptHeaders) Inject(context.Context, workflow.HeaderWriter) error { ret
 
 // InjectFromWorkflow implements workflow.ContextPropagator.
 func (h attemptHeaders) InjectFromWorkflow(ctx workflow.Context, headers workflow.HeaderWriter) error {
-	return errors.Join(
-		h.set(headers, stateHeader, ctx.Value(stateKey{})), h.set(headers, startedHeader, ctx.Value(startedKey{})), h.set(headers, attemptedHeader, ctx.Value(attemptedKey{})),
-	)
+	return errors.Join(h.set(headers, stateHeader, ctx.Value(stateKey{})), h.set(headers, startedHeader, ctx.Value(startedKey{})))
 }
 
 func (h attemptHeaders) set(headers workflow.HeaderWriter, name string, value any) error {
@@ -52,8 +49,7 @@ func (h attemptHeaders) set(headers workflow.HeaderWriter, name string, value an
 // Extract implements workflow.ContextPropagator. Without a state that can be decoded, the activity starts from its input.
 func (h attemptHeaders) Extract(ctx context.Context, headers workflow.HeaderReader) (context.Context, error) {
 	ctx = withHeader[json.RawMessage](ctx, h, headers, stateHeader, stateKey{})
-	ctx = withHeader[time.Time](ctx, h, headers, startedHeader, startedKey{})
-	return withHeader[bool](ctx, h, headers, attemptedHeader, attemptedKey{}), nil
+	return withHeader[time.Time](ctx, h, headers, startedHeader, startedKey{}), nil
 }
 
 func withHeader[T any](ctx context.Context, h attemptHeaders, headers workflow.HeaderReader, name string, key any) context.Context {

@@ -62,7 +62,7 @@ func (a *activityLease) Init(outbound interceptor.ActivityOutboundInterceptor) e
 func (a *activityLease) ExecuteActivity(ctx context.Context, in *interceptor.ExecuteActivityInput) (any, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	held := newLease(activity.GetInfo(ctx), Started(ctx), a.delays, cancel)
+	held := newLease(activity.GetInfo(ctx), started(ctx), a.delays, cancel)
 	result, err := a.Next.ExecuteActivity(context.WithValue(ctx, leaseKey{}, held), in)
 	if err == nil || Final(err) || !errors.Is(context.Cause(ctx), errLeaseOver) {
 		return result, err

@@ -20,6 +20,8 @@ const (
 	longestPublishInterval = 30 * time.Second
 	// progressPause is how much longer a change waits that is only progress.
 	progressPause = 9 * time.Second
+	// afterLocalFailure is the time without local activities after one has failed.
+	afterLocalFailure = 10 * time.Minute
 )
 
 // Publisher writes the status of a workflow to the object from which it was started. It coalesces changes, and always writes the last one.
@@ -34,6 +36,8 @@ type Publisher struct {
 	Progress func(last, now any) bool
 	// ByQuery: the status is too large for an input. The workflow answers temporal.QueryObjectStatus with it.
 	ByQuery bool
+	// Local: writes are local activities. The rest of the workflow waits for them, at most for LocalTimeout.
+	Local bool
 	// Retrier of the writes.
 	Retrier Retrier
 	// State passes to the next run.
@@ -52,6 +56,8 @@ type Publisher struct {
 	interval time.Duration
 	next     time.Time
 	urgent   bool
+	// localAfter is when a write may be a local activity again.
+	localAfter time.Time
 }
 
 // PublisherState is what a publisher has to write beside the status.
@@ -211,11 +217,10 @@ func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
 	in := objects.PublishStatusInput{
 		Object: *p.Object, Status: status, Annotations: written.Annotations, Events: written.Events, OnNodes: written.OnNodes, Final: final, Delete: written.Delete,
 	}
-	run := p.Retrier.RunLocal
 	if p.ByQuery {
-		in.Status, run = nil, p.Retrier.Run
+		in.Status = nil
 	}
-	if err := run(ctx, "publish the status", activities.PublishStatus, in, &result); err != nil {
+	if err := p.write(ctx, activities.PublishStatus, in, &result); err != nil {
 		if ctx.Err() != nil { // it is written after the pause, or by the next run
 			p.changed = true
 			p.State.Events = append(written.Events, p.State.Events...)
@@ -226,6 +231,18 @@ func (p *Publisher) publish(ctx workflow.Context, final bool) bool {
 	}
 	p.last, p.gone = status, p.gone || result.Gone // it may have been closed meanwhile
 	return true
+}
+
+// write writes as a local activity, unless the last one has failed a short time ago: an API server that is slow for one write is slow for others.
+func (p *Publisher) write(ctx workflow.Context, activity, in, result any) error {
+	const summary = "publish the status"
+	if now := workflow.Now(ctx); p.Local && !now.Before(p.localAfter) {
+		if p.Retrier.RunLocal(ctx, summary, activity, in, result) {
+			return nil
+		}
+		p.localAfter = now.Add(afterLocalFailure)
+	}
+	return p.Retrier.Run(ctx, summary, activity, in, result)
 }
 
 // merged returns the entries of both maps; those of the later one count.

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	// EffectTimeout limits one attempt of a short activity, and LocalTimeout that of a local activity: its workflow receives no signals meanwhile.
+	// EffectTimeout limits one attempt of a short activity, and LocalTimeout that of a local activity: all else that its workflow does waits meanwhile.
 	EffectTimeout = 10 * time.Second
-	LocalTimeout  = 4 * time.Second
+	LocalTimeout  = time.Second
 	// HeartbeatTimeout is the maximum time between heartbeats of a waiting activity. After it, another worker takes over.
 	HeartbeatTimeout = 30 * time.Second
 	// WatchHeartbeatTimeout is the same for watches on which decisions depend: until another worker takes over, decisions use old observations.
@@ -86,26 +86,24 @@ func (r Retrier) Run(ctx workflow.Context, summary string, activity, input, resu
 	return r.retry(ctx, workflow.ActivityOptions{StartToCloseTimeout: EffectTimeout, Summary: summary}, activity, input, result)
 }
 
-// RunLocal runs a short activity as a local activity, which costs one event and no workflow task. If the workers of the workflow do not serve the task queue,
-// or after any failure, it runs the activity as Run does. The activity must be safe to repeat, and must not query its workflow.
-func (r Retrier) RunLocal(ctx workflow.Context, summary string, activity, input, result any) error {
+// RunLocal makes one attempt at a short activity as a local activity, which costs one event and no workflow task, and reports whether it has succeeded. It makes
+// none if the workers of the workflow do not serve the task queue. The activity must be safe to repeat, and must not query its workflow.
+func (r Retrier) RunLocal(ctx workflow.Context, summary string, activity, input, result any) bool {
 	if r.Located != nil {
 		r.TaskQueue = *r.Located
 	}
 	if r.TaskQueue != temporal.TaskQueue || ctx.Err() != nil {
-		return r.Run(ctx, summary, activity, input, result)
+		return false
+	}
+	own, err := copied(input)
+	if err != nil {
+		return false
 	}
 	whole, _ := workflow.NewDisconnectedContext(temporal.Local(ctx)) // a cancellation would leave open what it has done
 	whole = workflow.WithLocalActivityOptions(whole, workflow.LocalActivityOptions{
 		StartToCloseTimeout: LocalTimeout, RetryPolicy: &sdktemporal.RetryPolicy{MaximumAttempts: 1}, Summary: summary,
 	})
-	if own, err := copied(input); err == nil && workflow.ExecuteLocalActivity(whole, activity, own).Get(whole, result) == nil {
-		return nil
-	}
-	if err := r.mayContinue(ctx); err != nil {
-		return err
-	}
-	return r.Run(temporal.Attempted(ctx), summary, activity, input, result)
+	return workflow.ExecuteLocalActivity(whole, activity, own).Get(whole, result) == nil
 }
 
 // copied returns the input as an activity receives it from the server. The SDK passes that of a local activity by reference, and the activity could change
@@ -200,20 +198,15 @@ func (r Retrier) retry(ctx workflow.Context, options workflow.ActivityOptions, a
 			failed++
 			r.locateAgain(ctx, err)
 		}
-		if err := r.mayContinue(ctx); err != nil {
+		if r.BeforeRound == nil {
+			continue
+		}
+		HandlePendingSignals(ctx)
+		if err := r.BeforeRound(); err != nil {
 			r.report(ctx, "", "")
 			return err
 		}
 	}
-}
-
-// mayContinue returns why the next round may not begin; nil: it may.
-func (r Retrier) mayContinue(ctx workflow.Context) error {
-	if r.BeforeRound == nil {
-		return nil
-	}
-	HandlePendingSignals(ctx)
-	return r.BeforeRound()
 }
 
 // pauseBeforeAttempt pauses before the next attempt of an activity that only its workflow may repeat. In a long outage attempts become rare, because each adds

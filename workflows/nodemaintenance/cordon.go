@@ -21,7 +21,7 @@ func (m *nodeMaintenance) requestNode(ctx workflow.Context) (outcome, error) {
 	}
 	m.recordRequest(ctx, in.WithCluster)
 	var found node.AcquireNodeResult
-	err := m.retrierUntilHeld().RunLocal(ctx, "acquire "+m.node.Node, m.nodes.AcquireNode, in, &found)
+	err := m.retrierUntilHeld().Run(ctx, "acquire "+m.node.Node, m.nodes.AcquireNode, in, &found)
 	if err == nil {
 		m.warn(found.Warning)
 	}

@@ -88,7 +88,7 @@ func newNodeMaintenance(ctx workflow.Context, in Input) (*nodeMaintenance, error
 	m.holds.State = m.state.Held
 	m.state.Status.Held = m.holds.State.Of(in.Cluster)
 	m.record = newNodeRecord(ctx, &m.state.Status, m.node, in)
-	m.record.publisher = kit.Publisher{Object: in.Source, Current: m.objectStatus, Lasts: m.record.lasts, Progress: onlyProgress, Retrier: m.quietRetrier()}
+	m.record.publisher = kit.Publisher{Object: in.Source, Current: m.objectStatus, Lasts: m.record.lasts, Progress: onlyProgress, Local: true, Retrier: m.quietRetrier()}
 	m.record.notifier = kit.Notifier{
 		Kind: "maintenance", Name: in.Cluster + "/" + in.Object.Namespace + "/" + in.Object.Name, Planned: []string{ReasonAwaitingRequestor},
 		Receivers: func() []drydockv1.Notification { return m.spec.Notify },
