@@ -4,10 +4,13 @@ package drain
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/events"
@@ -77,6 +80,7 @@ func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainSt
 		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: d.Metrics.evictor(in.Cluster, cluster.Evictions.From(in.Node)),
 		Begin: func(ctx context.Context) error {
 			defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeDraining), Occurrence: in.Attempt, Message: "pods are being evicted"})()
+			awaitTaint(ctx, cluster, in.Node)
 			return setDrainConditions(ctx, cluster, in.NodeRef,
 				kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "pods are being evicted"),
 				kube.NoNodeCondition(kube.ConditionDrained))
@@ -95,6 +99,21 @@ func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainSt
 		kube.NoNodeCondition(kube.ConditionDrainInProgress),
 		kube.NodeCondition(kube.ConditionDrained, corev1.ConditionTrue, "every pod that had to leave has left"))
 	return status, err
+}
+
+// taintTimeout is longer than kube-controller-manager usually takes to add a taint. After it, a write of the node may be a conflict, and is repeated.
+const taintTimeout = 200 * time.Millisecond
+
+// awaitTaint waits until kube-controller-manager has added its taint to a node that was just cordoned: a condition that is based on the node without it
+// would be a conflict.
+func awaitTaint(ctx context.Context, cluster *kube.Cluster, name string) {
+	ctx, cancel := context.WithTimeout(ctx, taintTimeout)
+	defer cancel()
+	taint := corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule}
+	_ = cluster.Await(ctx, []client.Object{&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}}, func(ctx context.Context) (bool, error) {
+		node, err := cluster.CachedNode(ctx, name)
+		return err != nil || !node.Spec.Unschedulable || slices.ContainsFunc(node.Spec.Taints, func(other corev1.Taint) bool { return other.MatchTaint(&taint) }), nil
+	})
 }
 
 func drainedMessage(status maintenancev1.DrainStatus) string {

@@ -77,6 +77,8 @@ type objects struct {
 	snapshot.Evidence
 	ctx     context.Context
 	cluster *kube.Cluster
+	// found, unless nil, receives each node that Node returns.
+	found func(*corev1.Node)
 }
 
 var _ health.Objects = objects{}
@@ -100,6 +102,9 @@ func ObjectsOf(ctx context.Context, cluster *kube.Cluster, reader client.Reader)
 // Node returns the node of that name; nil: none. The API server confirms that, because the Cache may not have the node yet.
 func (o objects) Node(name string) (*corev1.Node, error) {
 	node, err := o.Evidence.Node(name)
+	if node != nil && o.found != nil {
+		o.found(node)
+	}
 	if node != nil || err != nil {
 		return node, err
 	}

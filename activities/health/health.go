@@ -53,13 +53,14 @@ const returnTimeout = 10 * time.Second
 // how. If that fails, the cleanup of the maintenance repeats it.
 // Errors: HealthGateFailed (with blockers), NodeGone, InvalidSpec.
 func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) (AwaitNodeHealthyResult, error) {
-	if err := h.awaitNodeHealthy(ctx, in); err != nil || in.Return == nil {
+	healthy, err := h.awaitNodeHealthy(ctx, in)
+	if err != nil || in.Return == nil {
 		return AwaitNodeHealthyResult{}, err
 	}
 	returning := node.Activities{Clusters: h.Clusters, Waits: h.Waits}
 	limited, cancel := context.WithTimeout(ctx, returnTimeout)
 	defer cancel()
-	returned, err := returning.ReturnNode(limited, *in.Return)
+	returned, err := returning.ReturnSeenNode(limited, *in.Return, healthy)
 	if err != nil {
 		in.Logger(ctx).Warn("The node is not returned yet", "error", err)
 		return AwaitNodeHealthyResult{}, nil
@@ -67,14 +68,15 @@ func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 	return AwaitNodeHealthyResult{Returned: &returned}, nil
 }
 
-func (h *Activities) awaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) error {
+// awaitNodeHealthy returns the node as the API server had it when it was healthy.
+func (h *Activities) awaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) (healthy *corev1.Node, err error) {
 	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	kinds, err := CheckKinds(cluster, in.Checks)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	watched, pod := &corev1.Node{}, &corev1.Pod{}
 	watched.Name, pod.Spec.NodeName = in.Node, in.Node
@@ -85,6 +87,7 @@ func (h *Activities) awaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 		kinds:   append(kinds, watched, pod, &appsv1.DaemonSet{}),
 		gate:    newGate(in.Since, health.Check{Name: "node and its DaemonSet pods", Deadline: in.Deadline}, in.Checks),
 		evaluate: func(objects objects) ([]health.Result, error) {
+			objects.found = func(node *corev1.Node) { healthy = node }
 			return evaluateNode(objects, in)
 		},
 	}
@@ -98,7 +101,7 @@ func (h *Activities) awaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 	err = wait.run(ctx)
 	recorded()
 	events.AnnounceFailure(ctx, cluster, in.NodeRef, 0, err)
-	return err
+	return healthy, err
 }
 
 func checksMessage(declared int) string {

@@ -61,15 +61,22 @@ func (c Marks) Patch(node *corev1.Node) (client.Patch, error) {
 	return client.RawPatch(types.MergePatchType, patch), nil
 }
 
-// UpdateSeen is Update that starts with the cached node. It uses the cache only if there is a patch, and the patch, which applies only to that version,
-// succeeds.
+// UpdateSeen is Update that starts with the cached node.
 func UpdateSeen(ctx context.Context, cluster *kube.Cluster, name string, workOut func(*corev1.Node) (client.Patch, error)) error {
-	node := &corev1.Node{}
-	if cluster.Cache.Get(ctx, client.ObjectKey{Name: name}, node) == nil {
-		patch, err := workOut(node)
-		if err == nil && patch != nil && cluster.Client.Patch(ctx, node, patch) == nil {
-			return nil
-		}
+	node, err := cluster.CachedNode(ctx, name)
+	if err != nil {
+		return Update(ctx, cluster, name, workOut)
+	}
+	return UpdateFrom(ctx, cluster, node, workOut)
+}
+
+// UpdateFrom is Update that starts with a node that was read before. It uses that only if there is a patch, and the patch, which applies only to that
+// version, succeeds.
+func UpdateFrom(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, workOut func(*corev1.Node) (client.Patch, error)) error {
+	name := node.Name
+	patch, err := workOut(node)
+	if err == nil && patch != nil && cluster.PatchNode(ctx, node, patch) == nil {
+		return nil
 	}
 	return Update(ctx, cluster, name, workOut)
 }
@@ -87,7 +94,7 @@ func Update(ctx context.Context, cluster *kube.Cluster, name string, workOut fun
 		}
 		patch, err := workOut(node)
 		if err == nil && patch != nil {
-			err = cluster.Client.Patch(ctx, node, patch)
+			err = cluster.PatchNode(ctx, node, patch)
 		}
 		if !apierrors.IsConflict(err) || attempt == conflictAttempts {
 			return err

@@ -168,10 +168,13 @@ func notForeign(ctx context.Context, cluster *kube.Cluster, node string) error {
 
 // markPlanned sets the condition MaintenancePlanned, beside those of other maintenances that wait for the node. Errors: NodeGone.
 func markPlanned(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, node *corev1.Node) error {
-	if planned := kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned); planned != nil && kube.ConditionOwnedBy(*planned, ref.Owner) {
+	if found := kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned); found != nil && kube.ConditionOwnedBy(*found, ref.Owner) {
 		return nil
 	}
-	err := cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode,
-		kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its slot"))
+	err := cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode, planned())
 	return activitykit.ExplainNode(cluster, ref.Node, "mark", err)
+}
+
+func planned() corev1.NodeCondition {
+	return kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its slot")
 }

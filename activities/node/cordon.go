@@ -57,8 +57,8 @@ type CordonResult struct {
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 }
 
-// Cordon sets the ownership mark, saves the former state and cordons the node, in one patch; then it sets MaintenanceInProgress. A second call
-// changes nothing and returns the same.
+// Cordon sets MaintenanceInProgress; then it sets the ownership mark, saves the former state and cordons the node, in one patch. A second call changes
+// nothing and returns the same.
 // Errors: Held, NodeGone, NodeBusy, LockRefused, PodsNotEvictable (with blockers).
 func (n *Activities) Cordon(ctx context.Context, in CordonInput) (CordonResult, error) {
 	if err := n.Waits.MayBegin(ctx, in.Closes); err != nil {
@@ -75,6 +75,7 @@ func (n *Activities) Cordon(ctx context.Context, in CordonInput) (CordonResult, 
 func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInput, check func(context.Context) error) (CordonResult, error) {
 	var result CordonResult
 	var ours *corev1.Node
+	announced := false
 	err := marks.UpdateSeen(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
 		ours = node
 		if holder := holder(node, in.Owner); holder != "" {
@@ -83,7 +84,7 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 		var change marks.Marks
 		change, result = cordonChange(node, in)
 		if kube.OwnedBy(node, in.Owner) {
-			return change.Patch(node)
+			return inProgress(ctx, cluster, node, in.Owner, change)
 		}
 		warning, err := drain.Check(ctx, cluster, in.NodeRef, in.Preflight)
 		if err != nil {
@@ -100,9 +101,13 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 				return nil, err
 			}
 		}
-		return change.Patch(node)
+		announced = true
+		return inProgress(ctx, cluster, node, in.Owner, change)
 	})
 	if err != nil {
+		if announced && temporal.Final(err) {
+			plannedAgain(ctx, cluster, in.NodeRef)
+		}
 		return CordonResult{}, activitykit.ExplainNode(cluster, in.Node, "cordon", err)
 	}
 	in.Logger(ctx).Info("Node cordoned", "cordonedByUs", result.CordonedByUs, "note", result.Note)
@@ -112,13 +117,35 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 		result.LockProgress, _ = locksactivities.LockProgress(ctx, cluster)
 		result.HasLocks = !locksactivities.HasNoLocks(ctx, cluster, in.Node)
 	}
-	err = cluster.UpdateNodeConditions(ctx, ours, in.Owner, kube.OwnedNode(in.Owner),
-		kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
+	return result, nil
+}
+
+// inProgress sets the condition MaintenanceInProgress, and returns the patch that cordons the node. The condition comes first: after the cordon,
+// kube-controller-manager adds a taint, and a condition that is based on the node without it would be a conflict. If the cordon fails, the next attempt
+// finds the condition by its owner.
+func inProgress(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, owner string, change marks.Marks) (client.Patch, error) {
+	err := cluster.SetConditionsOfSeen(ctx, node, owner, kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
 		kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the node is under maintenance"))
 	if err != nil {
-		return result, activitykit.ExplainNode(cluster, in.Node, "set the conditions of", err)
+		return nil, err
 	}
-	return result, nil
+	return change.Patch(node)
+}
+
+// plannedAgain replaces our MaintenanceInProgress by MaintenancePlanned, because another change was faster than the cordon. If that fails, the return of
+// the node removes it.
+func plannedAgain(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef) {
+	_ = kube.RetryOnConflict(func() error {
+		node := &corev1.Node{}
+		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: ref.Node}, node); err != nil || kube.OwnedBy(node, ref.Owner) {
+			return err
+		}
+		conditions := []corev1.NodeCondition{planned()}
+		if found := kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress); found != nil && kube.ConditionOwnedBy(*found, ref.Owner) {
+			conditions = append(conditions, kube.NoNodeCondition(kube.ConditionMaintenanceInProgress))
+		}
+		return cluster.SetConditionsOfSeen(ctx, node, ref.Owner, conditions...)
+	})
 }
 
 // ownCordon makes Drydock a manager of the cordon that it takes over. A patch of an unchanged field would not, and the cordon would count as one that another

@@ -2,13 +2,17 @@ package node_test
 
 import (
 	"context"
+	"net/http"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
 	nodeactivities "drydock.dev/drydock/activities/node"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -147,4 +151,65 @@ func TestAReactivatedLockRefusesTheCordon(t *testing.T) {
 	require.NoError(t, err, "locks are ignored once the node is cordoned")
 	result.LockProgress, again.LockProgress = nil, nil // each call reads it again
 	require.Equal(t, result, again)
+}
+
+// clustersWithChange returns clusters in which a change happens right before the first patch of that path.
+func clustersWithChange(t *testing.T, path string, change func()) *kube.Clusters {
+	t.Helper()
+	var before sync.Once
+	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.SpokeName).Config)
+	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
+		return activitytest.Transport(func(request *http.Request) (*http.Response, error) {
+			if request.Method == http.MethodPatch && request.URL.Path == path {
+				before.Do(change)
+			}
+			return next.RoundTrip(request)
+		})
+	})
+	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: config}), kube.Options{})
+	t.Cleanup(clusters.Close)
+	return clusters
+}
+
+func TestACordonThatIsTooLateLeavesTheNodePlanned(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*testing.T, activitykit.NodeRef)
+		want   string
+		// inProgress is the owner of MaintenanceInProgress afterwards.
+		inProgress []string
+	}{
+		"another maintenance has cordoned the node": {
+			change: func(t *testing.T, ref activitykit.NodeRef) {
+				ref.Owner = "node/spoke/default/other/run"
+				activitytest.Cordon(t, ref)
+			},
+			want: temporal.ErrNodeBusy, inProgress: []string{"node/spoke/default/other/run"},
+		},
+		"a lock became active and the node has changed": {
+			change: func(t *testing.T, ref activitykit.NodeRef) {
+				activitytest.HeldNode(t, "late", ref.Node)
+				activitytest.Changed(t, ref.Node, activitytest.Annotated("changed", "yes"))
+			},
+			want: temporal.ErrLockRefused,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ref := activitytest.TestNode(t)
+			require.NoError(t, activitytest.PlanMaintenance(t.Context(), ref))
+			nodes := nodeactivities.Activities{Clusters: clustersWithChange(t, "/api/v1/nodes/"+ref.Node, func() { test.change(t, ref) })}
+			_, err := nodes.Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true})
+			require.Equal(t, test.want, temporal.ErrorType(err), "%v", err)
+
+			node := activitytest.GetNode(t, ref.Node)
+			require.False(t, kube.OwnedBy(node, ref.Owner))
+			planned := kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned)
+			require.NotNil(t, planned)
+			require.True(t, kube.ConditionOwnedBy(*planned, ref.Owner))
+			var owners []string
+			if progress := kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress); progress != nil {
+				owners = kube.ConditionOwners(*progress)
+			}
+			require.Equal(t, test.inProgress, owners)
+		})
+	}
 }

@@ -112,7 +112,7 @@ func (n *Activities) PlanMaintenance(ctx context.Context, in PlanMaintenanceInpu
 func RemovePlan(ctx context.Context, clusters *kube.Clusters, of activitykit.NodeRef) error {
 	cluster, err := clusters.Cluster(ctx, of.Cluster)
 	if err == nil {
-		_, _, err = returnNode(ctx, cluster, ReturnNodeInput{NodeRef: of})
+		_, _, err = returnNode(ctx, cluster, ReturnNodeInput{NodeRef: of}, nil)
 	}
 	return err
 }

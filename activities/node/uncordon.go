@@ -82,6 +82,11 @@ func announceCleanup(ctx context.Context, cluster *kube.Cluster, in ReturnNodeIn
 // conditions, and withdraws the requests to the workload locks of the node and of the cluster, in this order. It releases the slot as soon as the node is
 // uncordoned. A node that is gone, or that another maintenance has, stays as it is. A second call continues where the first one stopped.
 func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeResult, error) {
+	return n.ReturnSeenNode(ctx, in, nil)
+}
+
+// ReturnSeenNode is ReturnNode for a node that was just read from the API server, with its managed fields; nil: it was not.
+func (n *Activities) ReturnSeenNode(ctx context.Context, in ReturnNodeInput, seen *corev1.Node) (ReturnNodeResult, error) {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return ReturnNodeResult{}, err
@@ -93,7 +98,7 @@ func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (Return
 			return ReturnNodeResult{}, err
 		}
 	}
-	result, ours, err := returnNode(ctx, cluster, in)
+	result, ours, err := returnNode(ctx, cluster, in, seen)
 	if err != nil {
 		announceCleanup(ctx, cluster, in)
 		return result, err
@@ -143,9 +148,9 @@ func (n *Activities) signal(ctx context.Context, workflowID, signal string, payl
 	return n.Waits.Temporal != nil && n.Waits.Temporal.SignalWorkflow(ctx, workflowID, "", signal, payload) == nil
 }
 
-// returnNode also reports whether this maintenance had the node.
-func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) (result ReturnNodeResult, ours bool, err error) {
-	err = marks.Update(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
+// returnNode also reports whether this maintenance had the node. It does not start with the cached node, which has no managed fields.
+func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput, seen *corev1.Node) (result ReturnNodeResult, ours bool, err error) {
+	workOut := func(node *corev1.Node) (client.Patch, error) {
 		// Remove the conditions before the mark, by which a later attempt finds them.
 		if err := cluster.RemoveNodeConditions(ctx, node, in.Owner); err != nil {
 			return nil, err
@@ -155,7 +160,12 @@ func returnNode(ctx context.Context, cluster *kube.Cluster, in ReturnNodeInput) 
 		change, result = returnChange(node, in)
 		result.LeftCordoned = change.Unschedulable && change.Owner == ""
 		return change.Patch(node)
-	})
+	}
+	if seen != nil {
+		err = marks.UpdateFrom(ctx, cluster, seen, workOut)
+	} else {
+		err = marks.Update(ctx, cluster, in.Node, workOut)
+	}
 	if apierrors.IsNotFound(err) {
 		return ReturnNodeResult{Note: "the node is gone"}, false, nil
 	}

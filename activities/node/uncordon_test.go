@@ -18,6 +18,7 @@ import (
 
 	"drydock.dev/drydock/activities/activitykit"
 	"drydock.dev/drydock/activities/activitytest"
+	"drydock.dev/drydock/activities/health"
 	nodeactivities "drydock.dev/drydock/activities/node"
 	"drydock.dev/drydock/activities/objects"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
@@ -267,4 +268,22 @@ func TestADeletedNodeNeedsNoReturn(t *testing.T) {
 		defer cancel()
 		return temporal.ErrorType(activitytest.PlanMaintenance(ctx, ref)) == temporal.ErrNodeGone
 	}, activitytest.EventTimeout, 20*time.Millisecond)
+}
+
+func TestAHealthyNodeThatAPersonCordonsMeanwhileStaysCordoned(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	activitytest.Cordon(t, ref)
+	checks := health.Activities{Clusters: clustersWithChange(t, "/api/v1/nodes/"+ref.Node+"/status", func() {
+		activitytest.Changed(t, ref.Node, activitytest.Uncordoned)
+		activitytest.Changed(t, ref.Node, activitytest.Cordoned)
+	})}
+	result, err := checks.AwaitNodeHealthy(t.Context(), health.AwaitNodeHealthyInput{
+		NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120), Return: &nodeactivities.ReturnNodeInput{NodeRef: ref},
+	})
+	require.NoError(t, err)
+	require.Equal(t, &nodeactivities.ReturnNodeResult{
+		LeftCordoned: true, Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again",
+	}, result.Returned)
+	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+	activitytest.RequireNoTrace(t, ref.Node)
 }

@@ -141,6 +141,10 @@ func nodeRequests() []request {
 		{in: maintenancev1.NodeScheduled, what: "the maintenance request", activity: "AcquireNode", match: func(_ *scenarioRun, at target) faultproxy.Match {
 			return faultproxy.Match{Verbs: []string{"create"}, Resource: "nodemaintenancerequests", Body: at.node}
 		}},
+		{
+			in: maintenancev1.NodeScheduled, what: "the condition of the maintenance", activity: "AcquireNode",
+			match: ofNode("patch", "nodes/status", `"type":"MaintenanceInProgress","status":"True"`),
+		},
 		{in: maintenancev1.NodeScheduled, what: "the cordon", activity: "AcquireNode", match: ofNode("patch", "nodes", `"unschedulable":true`)},
 		{in: maintenancev1.NodeCordon, what: "the cordon after the release of a lock", activity: "Cordon", match: ofNode("patch", "nodes", `"unschedulable":true`), locked: true},
 		{in: maintenancev1.NodeDraining, what: "an eviction", activity: "Drain", match: func(s *scenarioRun, at target) faultproxy.Match {

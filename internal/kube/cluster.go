@@ -56,6 +56,7 @@ type Cluster struct {
 	safetyInterval time.Duration
 	probe          probe
 	feeds          feeds
+	nodeWrites     nodeWrites
 	stop           func()
 	// ended is closed when the credentials must no longer be used.
 	ended <-chan struct{}

@@ -69,7 +69,7 @@ const conditionAttempts = 5
 func (c *Cluster) UpdateNodeConditions(ctx context.Context, node *corev1.Node, owner string, allowed func(*corev1.Node) bool, conditions ...corev1.NodeCondition) error {
 	uid := node.UID
 	for attempt := 1; allowed(node); attempt++ {
-		err := c.patchNodeConditions(ctx, node, conditionPatch(node, owner, metav1.Now(), conditions))
+		err := c.SetConditionsOfSeen(ctx, node, owner, conditions...)
 		if !apierrors.IsConflict(err) || attempt == conditionAttempts {
 			return err
 		}
@@ -83,6 +83,12 @@ func (c *Cluster) UpdateNodeConditions(ctx context.Context, node *corev1.Node, o
 	return nil
 }
 
+// SetConditionsOfSeen is UpdateNodeConditions for exactly the version of the node that was read. Errors: those of the API server; Conflict when the node has
+// changed since.
+func (c *Cluster) SetConditionsOfSeen(ctx context.Context, node *corev1.Node, owner string, conditions ...corev1.NodeCondition) error {
+	return c.patchNodeConditions(ctx, node, conditionPatch(node, owner, metav1.Now(), conditions))
+}
+
 // OwnedNode allows conditions on a node while it has this ownership mark.
 func OwnedNode(owner string) func(*corev1.Node) bool {
 	return func(node *corev1.Node) bool { return OwnedBy(node, owner) }
@@ -91,12 +97,22 @@ func OwnedNode(owner string) func(*corev1.Node) bool {
 // AnyNode allows conditions on every node.
 func AnyNode(*corev1.Node) bool { return true }
 
-// Node reads a node from the cache. It confirms a missing node with the API server, because the cache may be stale.
+// Node reads a node from the cache, as this process has last written it or newer. It confirms a missing node with the API server, because the cache may be
+// stale.
 func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
-	node, key := &corev1.Node{}, client.ObjectKey{Name: name}
-	err := c.Cache.Get(ctx, key, node)
+	node, err := c.CachedNode(ctx, name)
 	if apierrors.IsNotFound(err) {
-		err = c.Client.Get(ctx, key, node)
+		err = c.Client.Get(ctx, client.ObjectKey{Name: name}, node)
+	}
+	return node, err
+}
+
+// CachedNode is Node that sends no request. Error: NotFound if the cache lacks the node.
+func (c *Cluster) CachedNode(ctx context.Context, name string) (*corev1.Node, error) {
+	node := &corev1.Node{}
+	err := c.Cache.Get(ctx, client.ObjectKey{Name: name}, node)
+	if err == nil {
+		c.nodeWrites.catchUp(node)
 	}
 	return node, err
 }
@@ -250,7 +266,7 @@ func (c *Cluster) patchNodeConditions(ctx context.Context, node *corev1.Node, co
 	if err != nil {
 		return fmt.Errorf("encode the conditions of node %s: %w", node.Name, err)
 	}
-	err = c.Client.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, patch))
+	err = c.wrote(node, c.Client.Status().Patch(ctx, node, client.RawPatch(types.StrategicMergePatchType, patch)))
 	if apierrors.IsInvalid(err) && strings.Contains(err.Error(), "metadata.uid") {
 		return apierrors.NewNotFound(corev1.Resource("nodes"), node.Name)
 	}
