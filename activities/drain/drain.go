@@ -70,6 +70,9 @@ func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainSt
 	defer stop()
 	defer d.Metrics.forget(in.NodeRef)
 	rounds := roundLog{logger: in.Logger(ctx)}
+	if in.Cordoned && before == nil {
+		awaitTaint(ctx, cluster, in.Node)
+	}
 	status, err := drain.Drain{
 		Node: in.Node, NodeUID: in.NodeUID, Spec: in.Spec, Cordoned: in.Cordoned, Deadline: activitykit.WorkerTime(ctx, in.Deadline), Attempt: in.Attempt, Before: before,
 		Ours: func(node *corev1.Node) bool { return kube.OwnedBy(node, in.Owner) },
@@ -80,7 +83,6 @@ func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainSt
 		Cache: cluster.Cache, Server: cluster.Client, Watcher: cluster, Evictor: d.Metrics.evictor(in.Cluster, cluster.Evictions.From(in.Node)),
 		Begin: func(ctx context.Context) error {
 			defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeDraining), Occurrence: in.Attempt, Message: "pods are being evicted"})()
-			awaitTaint(ctx, cluster, in.Node)
 			return setDrainConditions(ctx, cluster, in.NodeRef,
 				kube.NodeCondition(kube.ConditionDrainInProgress, corev1.ConditionTrue, "pods are being evicted"),
 				kube.NoNodeCondition(kube.ConditionDrained))

@@ -77,7 +77,7 @@ type objects struct {
 	snapshot.Evidence
 	ctx     context.Context
 	cluster *kube.Cluster
-	// found, unless nil, receives each node that Node returns.
+	// found, unless nil, receives what Node returns without an error.
 	found func(*corev1.Node)
 }
 
@@ -102,13 +102,13 @@ func ObjectsOf(ctx context.Context, cluster *kube.Cluster, reader client.Reader)
 // Node returns the node of that name; nil: none. The API server confirms that, because the Cache may not have the node yet.
 func (o objects) Node(name string) (*corev1.Node, error) {
 	node, err := o.Evidence.Node(name)
-	if node != nil && o.found != nil {
+	if node == nil && err == nil {
+		node, err = snapshot.NewEvidence(o.ctx, o.cluster.Client, o.cluster.Client.Scheme(), fetchAllowed(o.cluster)).Node(name)
+	}
+	if o.found != nil && err == nil {
 		o.found(node)
 	}
-	if node != nil || err != nil {
-		return node, err
-	}
-	return snapshot.NewEvidence(o.ctx, o.cluster.Client, o.cluster.Client.Scheme(), fetchAllowed(o.cluster)).Node(name)
+	return node, err
 }
 
 // HarborServiceKinds are the objects of a namespace that determine the health of HarborClusters, except Secrets.

@@ -57,10 +57,9 @@ func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 	if err != nil || in.Return == nil {
 		return AwaitNodeHealthyResult{}, err
 	}
-	returning := node.Activities{Clusters: h.Clusters, Waits: h.Waits}
 	limited, cancel := context.WithTimeout(ctx, returnTimeout)
 	defer cancel()
-	returned, err := returning.ReturnSeenNode(limited, *in.Return, healthy)
+	returned, err := node.ReturnSeen(limited, &node.Activities{Clusters: h.Clusters, Waits: h.Waits}, *in.Return, healthy)
 	if err != nil {
 		in.Logger(ctx).Warn("The node is not returned yet", "error", err)
 		return AwaitNodeHealthyResult{}, nil

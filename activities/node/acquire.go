@@ -7,6 +7,7 @@ import (
 
 	"go.temporal.io/sdk/activity"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -60,7 +61,8 @@ type AcquireNodeResult struct {
 // For a node that it has cordoned before, it returns the same, even if a lock is active by now.
 // Errors: Held, NodeGone, NodeBusy, LockRefused if locks are active and no maintenance may be requested, PodsNotEvictable (with blockers),
 // InvalidSpec (the clusters file of the worker does not allow the Job).
-func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (AcquireNodeResult, error) {
+func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (_ AcquireNodeResult, err error) {
+	defer func() { n.planAgain(ctx, in.NodeRef, err) }()
 	if err := n.Waits.MayBegin(ctx, in.Closes); err != nil {
 		return AcquireNodeResult{}, err
 	}
@@ -117,6 +119,9 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (Acqu
 	}
 	defer events.Announce(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodeScheduled), Message: "the node has its slot; its workload locks are requested"})()
 	result.LockProgress, _ = locks.LockProgress(ctx, cluster)
+	if node, err = cluster.Node(ctx, in.Node); err != nil {
+		return result, activitykit.ExplainNode(cluster, in.Node, "read", err)
+	}
 	return result, markPlanned(ctx, cluster, in.NodeRef, node)
 }
 
@@ -166,15 +171,41 @@ func notForeign(ctx context.Context, cluster *kube.Cluster, node string) error {
 	return temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("node %s: %s", node, request.Message), nil, *request)
 }
 
-// markPlanned sets the condition MaintenancePlanned, beside those of other maintenances that wait for the node. Errors: NodeGone.
+// markPlanned sets the condition MaintenancePlanned, beside those of other maintenances that wait for the node, in place of a MaintenanceInProgress of ours
+// without a cordon. Errors: NodeGone.
 func markPlanned(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, node *corev1.Node) error {
-	if found := kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned); found != nil && kube.ConditionOwnedBy(*found, ref.Owner) {
-		return nil
-	}
-	err := cluster.UpdateNodeConditions(ctx, node, ref.Owner, kube.AnyNode, planned())
+	uid := node.UID
+	err := kube.RetryOnConflict(func() error {
+		err := cluster.SetConditionsOfSeen(ctx, node, ref.Owner, plan(node, ref.Owner)...)
+		if !apierrors.IsConflict(err) {
+			return err
+		}
+		if reading := cluster.Client.Get(ctx, client.ObjectKeyFromObject(node), node); reading != nil {
+			return reading
+		}
+		if node.UID != uid {
+			return apierrors.NewNotFound(corev1.Resource("nodes"), node.Name)
+		}
+		return err
+	})
 	return activitykit.ExplainNode(cluster, ref.Node, "mark", err)
 }
 
-func planned() corev1.NodeCondition {
-	return kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its slot")
+// plan returns the changes of the conditions of a node for which a maintenance waits.
+func plan(node *corev1.Node, owner string) (changes []corev1.NodeCondition) {
+	if kube.OwnedBy(node, owner) {
+		return nil
+	}
+	if !isPlanned(node, owner) {
+		changes = append(changes, kube.NodeCondition(kube.ConditionMaintenancePlanned, corev1.ConditionTrue, "a maintenance of the node waits for its slot"))
+	}
+	if notCordoned(node, owner) {
+		changes = append(changes, kube.NoNodeCondition(kube.ConditionMaintenanceInProgress))
+	}
+	return changes
+}
+
+func isPlanned(node *corev1.Node, owner string) bool {
+	condition := kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned)
+	return condition != nil && kube.ConditionOwnedBy(*condition, owner)
 }

@@ -60,7 +60,8 @@ type CordonResult struct {
 // Cordon sets MaintenanceInProgress; then it sets the ownership mark, saves the former state and cordons the node, in one patch. A second call changes
 // nothing and returns the same.
 // Errors: Held, NodeGone, NodeBusy, LockRefused, PodsNotEvictable (with blockers).
-func (n *Activities) Cordon(ctx context.Context, in CordonInput) (CordonResult, error) {
+func (n *Activities) Cordon(ctx context.Context, in CordonInput) (_ CordonResult, err error) {
+	defer func() { n.planAgain(ctx, in.NodeRef, err) }()
 	if err := n.Waits.MayBegin(ctx, in.Closes); err != nil {
 		return CordonResult{}, err
 	}
@@ -75,7 +76,7 @@ func (n *Activities) Cordon(ctx context.Context, in CordonInput) (CordonResult, 
 func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInput, check func(context.Context) error) (CordonResult, error) {
 	var result CordonResult
 	var ours *corev1.Node
-	announced := false
+	wasPlanned := false
 	err := marks.UpdateSeen(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
 		ours = node
 		if holder := holder(node, in.Owner); holder != "" {
@@ -101,12 +102,12 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 				return nil, err
 			}
 		}
-		announced = true
+		wasPlanned = wasPlanned || isPlanned(node, in.Owner)
 		return inProgress(ctx, cluster, node, in.Owner, change)
 	})
 	if err != nil {
-		if announced && temporal.Final(err) {
-			plannedAgain(ctx, cluster, in.NodeRef)
+		if node, reading := cluster.CachedNode(ctx, in.Node); wasPlanned && temporal.Final(err) && reading == nil {
+			_ = markPlanned(ctx, cluster, in.NodeRef, node) // another change was faster
 		}
 		return CordonResult{}, activitykit.ExplainNode(cluster, in.Node, "cordon", err)
 	}
@@ -121,8 +122,7 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 }
 
 // inProgress sets the condition MaintenanceInProgress, and returns the patch that cordons the node. The condition comes first: after the cordon,
-// kube-controller-manager adds a taint, and a condition that is based on the node without it would be a conflict. If the cordon fails, the next attempt
-// finds the condition by its owner.
+// kube-controller-manager adds a taint, and a condition that is based on the node without it would be a conflict.
 func inProgress(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, owner string, change marks.Marks) (client.Patch, error) {
 	err := cluster.SetConditionsOfSeen(ctx, node, owner, kube.NoNodeCondition(kube.ConditionMaintenancePlanned),
 		kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the node is under maintenance"))
@@ -132,20 +132,25 @@ func inProgress(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, o
 	return change.Patch(node)
 }
 
-// plannedAgain replaces our MaintenanceInProgress by MaintenancePlanned, because another change was faster than the cordon. If that fails, the return of
-// the node removes it.
-func plannedAgain(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef) {
-	_ = kube.RetryOnConflict(func() error {
-		node := &corev1.Node{}
-		if err := cluster.Client.Get(ctx, client.ObjectKey{Name: ref.Node}, node); err != nil || kube.OwnedBy(node, ref.Owner) {
-			return err
-		}
-		conditions := []corev1.NodeCondition{planned()}
-		if found := kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress); found != nil && kube.ConditionOwnedBy(*found, ref.Owner) {
-			conditions = append(conditions, kube.NoNodeCondition(kube.ConditionMaintenanceInProgress))
-		}
-		return cluster.SetConditionsOfSeen(ctx, node, ref.Owner, conditions...)
-	})
+// planAgain is called at the end of an attempt to cordon a node. If it was refused, and an earlier one has set MaintenanceInProgress and did not cordon the
+// node, because its worker stopped, the maintenance is planned again. If that fails, the return of the node removes the condition.
+func (n *Activities) planAgain(ctx context.Context, ref activitykit.NodeRef, refused error) {
+	if !temporal.Final(refused) {
+		return
+	}
+	cluster, err := n.Clusters.Cluster(ctx, ref.Cluster)
+	if err != nil {
+		return
+	}
+	if node, err := cluster.CachedNode(ctx, ref.Node); err == nil && notCordoned(node, ref.Owner) {
+		_ = markPlanned(ctx, cluster, ref, node)
+	}
+}
+
+// notCordoned reports whether the node has our MaintenanceInProgress, but not our mark.
+func notCordoned(node *corev1.Node, owner string) bool {
+	condition := kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress)
+	return condition != nil && kube.ConditionOwnedBy(*condition, owner) && !kube.OwnedBy(node, owner)
 }
 
 // ownCordon makes Drydock a manager of the cordon that it takes over. A patch of an unchanged field would not, and the cordon would count as one that another

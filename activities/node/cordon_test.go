@@ -157,11 +157,22 @@ func TestAReactivatedLockRefusesTheCordon(t *testing.T) {
 func clustersWithChange(t *testing.T, path string, change func()) *kube.Clusters {
 	t.Helper()
 	var before sync.Once
+	return clustersBehind(t, func(request *http.Request) error {
+		if request.Method == http.MethodPatch && request.URL.Path == path {
+			before.Do(change)
+		}
+		return nil
+	})
+}
+
+// clustersBehind returns clusters whose requests pass a function first. They fail with its error.
+func clustersBehind(t *testing.T, pass func(*http.Request) error) *kube.Clusters {
+	t.Helper()
 	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.SpokeName).Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		return activitytest.Transport(func(request *http.Request) (*http.Response, error) {
-			if request.Method == http.MethodPatch && request.URL.Path == path {
-				before.Do(change)
+			if err := pass(request); err != nil {
+				return nil, err
 			}
 			return next.RoundTrip(request)
 		})
@@ -210,6 +221,35 @@ func TestACordonThatIsTooLateLeavesTheNodePlanned(t *testing.T) {
 				owners = kube.ConditionOwners(*progress)
 			}
 			require.Equal(t, test.inProgress, owners)
+		})
+	}
+}
+
+func TestARefusedAttemptReplacesTheConditionOfAnEarlierOneByAPlan(t *testing.T) {
+	for name, attempt := range map[string]func(activitykit.NodeRef) error{
+		"Cordon": func(ref activitykit.NodeRef) error {
+			_, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true})
+			require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err), "%v", err)
+			return nil
+		},
+		"AcquireNode": func(ref activitykit.NodeRef) error {
+			result, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
+			require.Nil(t, result.Cordon, "it waits for the lock")
+			return err
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ref := activitytest.TestNode(t)
+			activitytest.HeldNode(t, "ceph", ref.Node)
+			node := activitytest.GetNode(t, ref.Node)
+			require.NoError(t, activitytest.TestCluster(t).SetConditionsOfSeen(t.Context(), node, ref.Owner,
+				kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the worker stopped before the cordon")))
+			activitytest.Settled(t, activitytest.SpokeName, node)
+
+			require.NoError(t, attempt(ref))
+			left := activitytest.GetNode(t, ref.Node)
+			require.Nil(t, kube.FindNodeCondition(left, kube.ConditionMaintenanceInProgress))
+			require.NotNil(t, kube.FindNodeCondition(left, kube.ConditionMaintenancePlanned))
 		})
 	}
 }

@@ -82,11 +82,12 @@ func announceCleanup(ctx context.Context, cluster *kube.Cluster, in ReturnNodeIn
 // conditions, and withdraws the requests to the workload locks of the node and of the cluster, in this order. It releases the slot as soon as the node is
 // uncordoned. A node that is gone, or that another maintenance has, stays as it is. A second call continues where the first one stopped.
 func (n *Activities) ReturnNode(ctx context.Context, in ReturnNodeInput) (ReturnNodeResult, error) {
-	return n.ReturnSeenNode(ctx, in, nil)
+	return ReturnSeen(ctx, n, in, nil)
 }
 
-// ReturnSeenNode is ReturnNode for a node that was just read from the API server, with its managed fields; nil: it was not.
-func (n *Activities) ReturnSeenNode(ctx context.Context, in ReturnNodeInput, seen *corev1.Node) (ReturnNodeResult, error) {
+// ReturnSeen is ReturnNode for a node that was just read from the API server, with its managed fields; nil: it was not. It is no activity: a node must not
+// come from a task.
+func ReturnSeen(ctx context.Context, n *Activities, in ReturnNodeInput, seen *corev1.Node) (ReturnNodeResult, error) {
 	cluster, err := n.Clusters.Cluster(ctx, in.Cluster)
 	if err != nil {
 		return ReturnNodeResult{}, err

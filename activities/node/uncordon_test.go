@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -13,7 +14,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"drydock.dev/drydock/activities/activitykit"
@@ -231,17 +231,12 @@ func TestADeletedObjectIsReleasedWhenAllIsDoneForItsNode(t *testing.T) {
 }
 
 func TestANodeReturnsEvenIfItsLockRequestCannotBeWithdrawn(t *testing.T) {
-	config := rest.CopyConfig(activitytest.Stack.Cluster(activitytest.SpokeName).Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return activitytest.Transport(func(r *http.Request) (*http.Response, error) {
-			if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "nodemaintenancerequests") {
-				return nil, errors.New("no answer")
-			}
-			return next.RoundTrip(r)
-		})
+	failing := clustersBehind(t, func(r *http.Request) error {
+		if r.Method == http.MethodDelete && strings.Contains(r.URL.Path, "nodemaintenancerequests") {
+			return errors.New("no answer")
+		}
+		return nil
 	})
-	failing := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{activitytest.SpokeName: config}), kube.Options{})
-	t.Cleanup(failing.Close)
 	ref := activitytest.TestNode(t)
 	_, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, Scope: lcmv1.ScopeOS})
 	require.NoError(t, err)
@@ -270,20 +265,52 @@ func TestADeletedNodeNeedsNoReturn(t *testing.T) {
 	}, activitytest.EventTimeout, 20*time.Millisecond)
 }
 
-func TestAHealthyNodeThatAPersonCordonsMeanwhileStaysCordoned(t *testing.T) {
+func TestAHealthyNodeThatAPersonHasCordonedAgainStaysCordoned(t *testing.T) {
+	cordonAgain := func(node string) {
+		activitytest.Changed(t, node, activitytest.Uncordoned)
+		activitytest.Changed(t, node, activitytest.Cordoned)
+	}
+	healthyAndReturned := func(ref activitykit.NodeRef, clusters *kube.Clusters) {
+		result, err := (&health.Activities{Clusters: clusters}).AwaitNodeHealthy(t.Context(), health.AwaitNodeHealthyInput{
+			NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120), Return: &nodeactivities.ReturnNodeInput{NodeRef: ref},
+		})
+		require.NoError(t, err)
+		require.Equal(t, &nodeactivities.ReturnNodeResult{
+			LeftCordoned: true, Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again",
+		}, result.Returned)
+		require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
+		activitytest.RequireNoTrace(t, ref.Node)
+	}
+	t.Run("right before it would be uncordoned", func(t *testing.T) {
+		ref := activitytest.TestNode(t)
+		activitytest.Cordon(t, ref)
+		healthyAndReturned(ref, clustersWithChange(t, "/api/v1/nodes/"+ref.Node, func() { cordonAgain(ref.Node) }))
+	})
+	t.Run("before the checks, with the conditions of the maintenance removed", func(t *testing.T) {
+		ref := activitytest.TestNode(t)
+		activitytest.Cordon(t, ref)
+		cordonAgain(ref.Node)
+		node := activitytest.GetNode(t, ref.Node)
+		require.NoError(t, activitytest.TestCluster(t).RemoveNodeConditions(t.Context(), node, ref.Owner))
+		activitytest.Settled(t, activitytest.SpokeName, node)
+		healthyAndReturned(ref, activitytest.Clusters)
+	})
+}
+
+func TestAHealthyNodeIsReadOnceForItsChecksAndItsReturn(t *testing.T) {
 	ref := activitytest.TestNode(t)
 	activitytest.Cordon(t, ref)
-	checks := health.Activities{Clusters: clustersWithChange(t, "/api/v1/nodes/"+ref.Node+"/status", func() {
-		activitytest.Changed(t, ref.Node, activitytest.Uncordoned)
-		activitytest.Changed(t, ref.Node, activitytest.Cordoned)
-	})}
-	result, err := checks.AwaitNodeHealthy(t.Context(), health.AwaitNodeHealthyInput{
+	var reads atomic.Int32
+	clusters := clustersBehind(t, func(request *http.Request) error {
+		if request.Method == http.MethodGet && request.URL.Path == "/api/v1/nodes/"+ref.Node {
+			reads.Add(1)
+		}
+		return nil
+	})
+	result, err := (&health.Activities{Clusters: clusters}).AwaitNodeHealthy(t.Context(), health.AwaitNodeHealthyInput{
 		NodeRef: ref, Since: time.Now(), Deadline: activitytest.InSeconds(120), Return: &nodeactivities.ReturnNodeInput{NodeRef: ref},
 	})
 	require.NoError(t, err)
-	require.Equal(t, &nodeactivities.ReturnNodeResult{
-		LeftCordoned: true, Note: "left cordoned: someone else had uncordoned it meanwhile, and cordoned it again",
-	}, result.Returned)
-	require.True(t, activitytest.GetNode(t, ref.Node).Spec.Unschedulable)
-	activitytest.RequireNoTrace(t, ref.Node)
+	require.True(t, result.Returned.Uncordoned)
+	require.EqualValues(t, 1, reads.Load())
 }

@@ -151,9 +151,8 @@ func (s *Activities) FindSlotOwners(ctx context.Context, cluster string) ([]stri
 }
 
 func findSlotOwners(ctx context.Context, server activitykit.Lister, cluster string) ([]string, error) {
-	quoted := strings.ReplaceAll(cluster, "'", "''")
-	query := fmt.Sprintf("ExecutionStatus = 'Running' AND (WorkflowType = '%s' AND %s = '%s' OR WorkflowType = '%s' AND WorkflowId STARTS_WITH 'node/%s/')",
-		temporal.ClusterUpgrade, temporal.AttributeCluster.GetName(), quoted, temporal.NodeMaintenance, quoted)
+	query := fmt.Sprintf("ExecutionStatus = 'Running' AND (WorkflowType = '%s' AND %s = '%s' OR %s)",
+		temporal.ClusterUpgrade, temporal.AttributeCluster.GetName(), strings.ReplaceAll(cluster, "'", "''"), temporal.MaintenancesOf(cluster))
 	owners := []string{}
 	err := activitykit.EachWorkflow(ctx, server, query, func(execution *workflowpb.WorkflowExecutionInfo) {
 		// The rollout owns the slots of its maintenances.

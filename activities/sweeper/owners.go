@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	workflowpb "go.temporal.io/api/workflow/v1"
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/time/rate"
 
@@ -21,6 +22,9 @@ const (
 	lookUpsPerSecond = 100
 	// lookUpsPerResult limits the owners of one result, because each may have a kilobyte.
 	lookUpsPerResult = 100
+	// From manyOpen open owners on, the list of the running workflows answers for them all. It lags, so each is looked up at least every lookUpOpenAfter.
+	manyOpen        = 50
+	lookUpOpenAfter = 10 * time.Minute
 )
 
 // owners caches the states of the owners of marks.
@@ -31,6 +35,10 @@ type owners struct {
 	// budget of look-ups.
 	budget *rate.Limiter
 	known  map[string]answer
+	// lister lists the running maintenances of the cluster, last at listedAt; nil: they are not listed.
+	lister   activitykit.Lister
+	cluster  string
+	listedAt time.Time
 }
 
 // OwnerAnswer is the state of the workflow of an owner.
@@ -92,7 +100,17 @@ func (s *Activities) executions() temporal.Executions {
 
 type answer struct {
 	chain temporal.Chain
-	at    time.Time
+	// at is when the workflow was looked up, and listed when it was last in a list of running workflows.
+	at, listed time.Time
+}
+
+// due reports whether the state of the workflow must be read again.
+func (a answer) due() bool {
+	if a.chain.State == temporal.ChainUnknown {
+		return time.Since(a.at) >= askUnknownAfter
+	}
+	// Closed is valid no longer than open, because a reset opens a workflow again.
+	return time.Since(a.at) >= askOpenAfter && (time.Since(a.listed) >= askOpenAfter || time.Since(a.at) >= lookUpOpenAfter)
 }
 
 func newOwners(ctx context.Context, server temporal.Executions, budget *rate.Limiter, answers []OwnerAnswer) *owners {
@@ -111,9 +129,10 @@ func (o *owners) states(ctx context.Context, marks []Mark) (map[string]temporal.
 			delete(o.known, owner)
 		}
 	}
+	o.list(ctx)
 	var due []string
 	for owner := range trusted {
-		if known, ok := o.known[owner]; !ok || time.Since(known.at) >= believed(known.chain.State) {
+		if known, ok := o.known[owner]; !ok || known.due() {
 			due = append(due, owner)
 		}
 	}
@@ -128,6 +147,35 @@ func (o *owners) states(ctx context.Context, marks []Mark) (map[string]temporal.
 		states[owner] = known.chain
 	}
 	return states, nil
+}
+
+// list notes which of many open owners are in the list of running workflows, at most every askOpenAfter. The others are looked up: they are closed, or
+// cannot be listed.
+func (o *owners) list(ctx context.Context) {
+	open, due := map[string]string{}, false
+	for owner, known := range o.known {
+		if known.chain.State == temporal.ChainOpen {
+			workflowID, firstRunID := kube.OwnerWorkflow(owner)
+			open[workflowID+"/"+firstRunID] = owner
+			due = due || known.due()
+		}
+	}
+	if o.lister == nil || !due || len(open) < manyOpen || time.Since(o.listedAt) < askOpenAfter {
+		return
+	}
+	o.listedAt = time.Now()
+	query := "ExecutionStatus = 'Running' AND " + temporal.MaintenancesOf(o.cluster)
+	err := activitykit.EachWorkflow(ctx, o.lister, query, func(execution *workflowpb.WorkflowExecutionInfo) {
+		// A later run of a chain is not the first one, and is looked up.
+		if owner, found := open[execution.GetExecution().GetWorkflowId()+"/"+execution.GetExecution().GetRunId()]; found {
+			known := o.known[owner]
+			known.listed = o.listedAt
+			o.known[owner] = known
+		}
+	})
+	if err != nil {
+		activitykit.Logger(ctx, "cluster", o.cluster).Warn("Cannot list the running maintenances: each is looked up", "error", err)
+	}
 }
 
 // ask reads whether the workflows of owners are open, in their order, until the budget is spent.
@@ -177,12 +225,4 @@ func compareTrust(trusted map[string]bool, a, b string) int {
 		return -1
 	}
 	return 1
-}
-
-// believed is how long an answer is valid. Closed is valid no longer than open, because a reset opens a workflow again.
-func believed(state temporal.ChainState) time.Duration {
-	if state == temporal.ChainUnknown {
-		return askUnknownAfter
-	}
-	return askOpenAfter
 }

@@ -2,14 +2,19 @@ package sweeper
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
+	commonpb "go.temporal.io/api/common/v1"
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
+	workflowpb "go.temporal.io/api/workflow/v1"
+	"golang.org/x/time/rate"
 
 	"drydock.dev/drydock/activities/activitytest"
 	"drydock.dev/drydock/activities/locks"
@@ -186,4 +191,42 @@ func TestATerminatedSchedulerIsRestartedIfAnOwnerMayWait(t *testing.T) {
 			}
 		})
 	}
+}
+
+// With thousands of waiting maintenances, a look-up of each would keep Temporal busy all the time.
+func TestManyOpenOwnersAreListedAndSeldomLookedUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server, running := activitytest.NewWorkflows(), []*workflowpb.WorkflowExecutionInfo{}
+		var marks []Mark
+		for i := range manyOpen {
+			id := temporal.NodeMaintenanceID("c1", "default", fmt.Sprintf("m%d", i))
+			marks = append(marks, Mark{Kind: MarkNode, Name: "worker-1", Owner: id + "/run"})
+			server.Set(marks[i].Owner, activitytest.StillRunning)
+			running = append(running, &workflowpb.WorkflowExecutionInfo{Execution: &commonpb.WorkflowExecution{WorkflowId: id, RunId: "run"}})
+		}
+		pages := &activitytest.Pages{Pages: [][]*workflowpb.WorkflowExecutionInfo{running[:20], running[20:]}}
+		owners := newOwners(t.Context(), server, rate.NewLimiter(rate.Inf, 0), nil)
+		owners.lister, owners.cluster = pages, "c1"
+		passed := func(pause time.Duration) map[string]temporal.Chain {
+			time.Sleep(pause)
+			states, err := owners.states(t.Context(), marks)
+			require.NoError(t, err)
+			return states
+		}
+		passed(0)
+		require.Empty(t, pages.Query, "new owners are looked up")
+		passed(askOpenAfter)
+		passed(askOpenAfter)
+		require.Equal(t, "ExecutionStatus = 'Running' AND WorkflowType = 'NodeMaintenance' AND WorkflowId STARTS_WITH 'node/c1/'", pages.Query)
+		require.Equal(t, 1, server.Reads(marks[0].Owner))
+
+		server.Set(marks[0].Owner, activitytest.WasTerminated)
+		pages.Pages[0] = running[1:20]
+		require.Equal(t, temporal.ChainClosed, passed(askOpenAfter)[marks[0].Owner].State)
+		require.Equal(t, 2, server.Reads(marks[0].Owner))
+		require.Equal(t, 1, server.Reads(marks[1].Owner))
+
+		server.Set(marks[1].Owner, activitytest.WasTerminated) // the list never learns of it
+		require.Equal(t, temporal.ChainClosed, passed(lookUpOpenAfter)[marks[1].Owner].State)
+	})
 }

@@ -116,6 +116,9 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 		return Orphans{}, err
 	}
 	search := &search{cluster: cluster, in: in, allowed: s.Clusters.Allowed(), server: s.Temporal, owners: newOwners(ctx, s.executions(), s.budget(in.Cluster), in.Answers), quiet: s.Quiet, emptySince: time.Now()}
+	if s.Temporal != nil && in.Cluster != "" {
+		search.owners.lister, search.owners.cluster = s.Temporal, in.Cluster
+	}
 	if search.quiet == 0 {
 		search.quiet = quietTime
 	}

@@ -97,7 +97,7 @@ func OwnedNode(owner string) func(*corev1.Node) bool {
 // AnyNode allows conditions on every node.
 func AnyNode(*corev1.Node) bool { return true }
 
-// Node reads a node from the cache, as this process has last written it or newer. It confirms a missing node with the API server, because the cache may be
+// Node reads a node from the cache, or as PatchNode or a change of conditions wrote it after that. It confirms a missing node with the API server, because the cache may be
 // stale.
 func (c *Cluster) Node(ctx context.Context, name string) (*corev1.Node, error) {
 	node, err := c.CachedNode(ctx, name)

@@ -25,7 +25,7 @@ func (c *Cluster) wrote(node *corev1.Node, err error) error {
 	return err
 }
 
-// nodeWrites has the nodes as this process wrote them last.
+// nodeWrites has the nodes as PatchNode and changes of conditions wrote them last.
 type nodeWrites struct {
 	mu     sync.Mutex
 	latest map[string]nodeWrite
@@ -46,6 +46,9 @@ func (w *nodeWrites) remember(node *corev1.Node) {
 		w.latest = map[string]nodeWrite{}
 	}
 	maps.DeleteFunc(w.latest, func(_ string, write nodeWrite) bool { return time.Since(write.at) > writeRemembered })
+	if before, found := w.latest[node.Name]; found && newer(before.node, node) {
+		return
+	}
 	answer := node.DeepCopy()
 	answer.ManagedFields = nil // as in the cache
 	w.latest[node.Name] = nodeWrite{node: answer, at: time.Now()}
@@ -59,10 +62,15 @@ func (w *nodeWrites) catchUp(cached *corev1.Node) {
 	if !found {
 		return
 	}
-	order, err := resourceversion.CompareResourceVersion(cached.ResourceVersion, write.node.ResourceVersion)
-	if err != nil || order >= 0 || time.Since(write.at) > writeRemembered {
+	if !newer(write.node, cached) || time.Since(write.at) > writeRemembered {
 		delete(w.latest, cached.Name)
 		return
 	}
 	write.node.DeepCopyInto(cached)
+}
+
+// newer reports whether a is a later version than b.
+func newer(a, b *corev1.Node) bool {
+	order, err := resourceversion.CompareResourceVersion(a.ResourceVersion, b.ResourceVersion)
+	return err == nil && order > 0
 }

@@ -28,7 +28,9 @@ func TestACachedNodeIsNeverOlderThanTheLastWrite(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var writes nodeWrites
 				written := at("10", true)
+				written.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: FieldManager}} // the cache has none
 				writes.remember(written)
+				writes.remember(at("8", false))    // an answer that came late
 				written.Spec.Unschedulable = false // the caller's own copy
 				time.Sleep(c.later)
 				found := c.cached.DeepCopy()

@@ -70,6 +70,11 @@ func NodeMaintenanceID(cluster, namespace, name string) string {
 	return "node/" + cluster + "/" + namespace + "/" + name
 }
 
+// MaintenancesOf is the condition of a visibility query for the maintenances of a cluster.
+func MaintenancesOf(cluster string) string {
+	return fmt.Sprintf("WorkflowType = '%s' AND WorkflowId STARTS_WITH 'node/%s/'", NodeMaintenance, strings.ReplaceAll(cluster, "'", "''"))
+}
+
 // ParseNodeMaintenanceID is the reverse of NodeMaintenanceID; false for the id of another workflow.
 func ParseNodeMaintenanceID(id string) (cluster, namespace, name string, ok bool) {
 	parts := strings.Split(id, "/")
