@@ -112,7 +112,7 @@ func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 }
 
 func runOnFleet(ctx context.Context, size Size, progress io.Writer) (Result, error) {
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Nodes, Temporal: devstack.TemporalOptions{PostgreSQL: size.OnPostgreSQL}, Output: progress})
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Nodes, Temporal: temporalServer(size.OnPostgreSQL), Output: progress})
 	if err != nil {
 		return Result{}, err
 	}
@@ -222,4 +222,16 @@ func timed(run func() error) (time.Duration, error) {
 	began := time.Now()
 	err := run()
 	return time.Since(began), err
+}
+
+// temporalServer is Temporal as in production: it keeps the search attributes in memory.
+func temporalServer(onPostgreSQL bool) devstack.TemporalOptions {
+	if onPostgreSQL {
+		return devstack.TemporalOptions{PostgreSQL: true}
+	}
+	var options devstack.TemporalOptions
+	for _, key := range temporal.SearchAttributes() {
+		options.SearchAttributes = append(options.SearchAttributes, key.GetName()+"="+key.GetValueType().String())
+	}
+	return options
 }

@@ -83,7 +83,7 @@ func (r *Report) runFinished(ctx context.Context, sizes []FinishedSize, progress
 }
 
 func finishedOnFleet(ctx context.Context, size FinishedSize, progress io.Writer) (FinishedResult, error) {
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: 1, Temporal: devstack.TemporalOptions{}, Output: progress})
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: 1, Temporal: temporalServer(false), Output: progress})
 	if err != nil {
 		return FinishedResult{}, err
 	}

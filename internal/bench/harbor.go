@@ -61,7 +61,7 @@ func (r *Report) runHarbors(ctx context.Context, sizes []int, progress io.Writer
 }
 
 func harborsOnFleet(ctx context.Context, clusters int, progress io.Writer) (HarborResult, error) {
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: 4, Temporal: devstack.TemporalOptions{}, Output: progress})
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: 4, Temporal: temporalServer(false), Output: progress})
 	if err != nil {
 		return HarborResult{}, err
 	}

@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	ranv1 "drydock.dev/drydock/internal/apis/ran/v1alpha1"
-	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
 )
@@ -43,7 +42,7 @@ func selective(_, policy string) time.Duration {
 // runPace measures how fast rollouts continue, on its own hub.
 func (r *Report) runPace(ctx context.Context, progress io.Writer) error {
 	fmt.Fprintln(progress, "measuring how fast rollouts start and time out")
-	return onHub(ctx, devstack.TemporalOptions{}, progress, selective, func(h *simulatedHub) (err error) {
+	return onHub(ctx, temporalServer(false), progress, selective, func(h *simulatedHub) (err error) {
 		r.Pace, err = h.pace(ctx)
 		return err
 	})

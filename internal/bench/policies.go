@@ -50,12 +50,12 @@ func (r *Report) runPolicies(ctx context.Context, sizes []PolicySize, progress i
 	for _, size := range sizes {
 		fmt.Fprintf(progress, "measuring %s\n", size)
 		var result PolicyResult
-		err := onHub(ctx, devstack.TemporalOptions{PostgreSQL: size.OnPostgreSQL}, progress, nil, func(h *simulatedHub) (err error) {
+		err := onHub(ctx, temporalServer(size.OnPostgreSQL), progress, nil, func(h *simulatedHub) (err error) {
 			result, err = h.measure(ctx, size)
 			return err
 		})
 		if err == nil && !size.OnPostgreSQL {
-			err = onHub(ctx, devstack.TemporalOptions{}, progress, nil, func(h *simulatedHub) error {
+			err = onHub(ctx, temporalServer(false), progress, nil, func(h *simulatedHub) error {
 				took, err := h.loop(ctx, size)
 				result.LoopWall = took.Seconds()
 				return err

@@ -21,7 +21,6 @@ import (
 
 	drydockv1 "drydock.dev/drydock/internal/apis/drydock/v1alpha1"
 	maintenancev1 "drydock.dev/drydock/internal/apis/maintenance/v1alpha1"
-	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/fleet"
 	"drydock.dev/drydock/internal/temporal"
 	"drydock.dev/drydock/internal/windows"
@@ -87,7 +86,7 @@ func windowsOnFleet(ctx context.Context, size WindowSize, ahead time.Duration, p
 
 // windowsDefinedWithin measures windows on its own fleet. It estimates the setup time if none is given.
 func windowsDefinedWithin(ctx context.Context, size WindowSize, allowed, ahead time.Duration, progress io.Writer) (WindowResult, error) {
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Maintenances + 1, Temporal: devstack.TemporalOptions{}, Output: progress})
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Maintenances + 1, Temporal: temporalServer(false), Output: progress})
 	if err != nil {
 		return WindowResult{}, err
 	}

@@ -26,6 +26,9 @@ type TemporalOptions struct {
 	// Database is the SQLite file, relative to the directory of the stack. By default workflows are in memory, which is twice as fast, and are lost
 	// when the server stops.
 	Database string
+	// SearchAttributes of the dev server, as NAME=TYPE, exist from the start, and it keeps them in memory. Without them, as by default, it reads them
+	// from its database on each use, and new ones are known at once.
+	SearchAttributes []string
 	// WebUI serves the Temporal Web UI on its own port.
 	WebUI bool
 }
@@ -80,6 +83,12 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 		fmt.Sprintf("--metrics-port=%d", metrics),
 		"--log-level=warn",
 		"--disable-config-file", "--disable-config-env", // ignore the user's own settings
+	}
+	if len(options.SearchAttributes) > 0 {
+		args = append(args, "--dynamic-config-value=system.forceSearchAttributesCacheRefreshOnRead=false")
+	}
+	for _, attribute := range options.SearchAttributes {
+		args = append(args, "--search-attribute="+attribute)
 	}
 	for _, settings := range []map[string]string{temporalDynamicConfig, options.DynamicConfig} {
 		for key, value := range settings {
