@@ -174,19 +174,18 @@ func notForeign(ctx context.Context, cluster *kube.Cluster, node string) error {
 // markPlanned sets the condition MaintenancePlanned, beside those of other maintenances that wait for the node, in place of a MaintenanceInProgress of ours
 // without a cordon. Errors: NodeGone.
 func markPlanned(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, node *corev1.Node) error {
-	uid := node.UID
+	uid, seen := node.UID, true
 	err := kube.RetryOnConflict(func() error {
-		err := cluster.SetConditionsOfSeen(ctx, node, ref.Owner, plan(node, ref.Owner)...)
-		if !apierrors.IsConflict(err) {
-			return err
+		if !seen {
+			if err := cluster.Client.Get(ctx, client.ObjectKeyFromObject(node), node); err != nil {
+				return err
+			}
+			if node.UID != uid {
+				return apierrors.NewNotFound(corev1.Resource("nodes"), node.Name)
+			}
 		}
-		if reading := cluster.Client.Get(ctx, client.ObjectKeyFromObject(node), node); reading != nil {
-			return reading
-		}
-		if node.UID != uid {
-			return apierrors.NewNotFound(corev1.Resource("nodes"), node.Name)
-		}
-		return err
+		seen = false
+		return cluster.SetConditionsOfSeen(ctx, node, ref.Owner, plan(node, ref.Owner)...)
 	})
 	return activitykit.ExplainNode(cluster, ref.Node, "mark", err)
 }

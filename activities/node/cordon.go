@@ -106,8 +106,10 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 		return inProgress(ctx, cluster, node, in.Owner, change)
 	})
 	if err != nil {
-		if node, reading := cluster.CachedNode(ctx, in.Node); wasPlanned && temporal.Final(err) && reading == nil {
-			_ = markPlanned(ctx, cluster, in.NodeRef, node) // another change was faster
+		if wasPlanned && temporal.Final(err) { // another maintenance was faster, and has replaced our conditions
+			if node, reading := cluster.CachedNode(ctx, in.Node); reading == nil {
+				_ = markPlanned(ctx, cluster, in.NodeRef, node)
+			}
 		}
 		return CordonResult{}, activitykit.ExplainNode(cluster, in.Node, "cordon", err)
 	}
@@ -132,12 +134,18 @@ func inProgress(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, o
 	return change.Patch(node)
 }
 
-// planAgain is called at the end of an attempt to cordon a node. If it was refused, and an earlier one has set MaintenanceInProgress and did not cordon the
-// node, because its worker stopped, the maintenance is planned again. If that fails, the return of the node removes the condition.
-func (n *Activities) planAgain(ctx context.Context, ref activitykit.NodeRef, refused error) {
-	if !temporal.Final(refused) {
+// planTimeout limits planAgain: the error of the attempt must not be lost.
+const planTimeout = 3 * time.Second
+
+// planAgain is called at the end of an attempt to cordon a node. If it failed, and the node has our MaintenanceInProgress without a cordon, the maintenance is
+// planned again: the condition was set, by this attempt or by an earlier one whose worker stopped, and then the cordon was refused. If that fails, the return of the
+// node removes the condition.
+func (n *Activities) planAgain(ctx context.Context, ref activitykit.NodeRef, failed error) {
+	if failed == nil {
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, planTimeout)
+	defer cancel()
 	cluster, err := n.Clusters.Cluster(ctx, ref.Cluster)
 	if err != nil {
 		return

@@ -226,27 +226,37 @@ func TestACordonThatIsTooLateLeavesTheNodePlanned(t *testing.T) {
 }
 
 func TestARefusedAttemptReplacesTheConditionOfAnEarlierOneByAPlan(t *testing.T) {
-	for name, attempt := range map[string]func(activitykit.NodeRef) error{
-		"Cordon": func(ref activitykit.NodeRef) error {
+	acquire := func(t *testing.T, ref activitykit.NodeRef) (nodeactivities.AcquireNodeResult, error) {
+		return activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
+	}
+	for name, attempt := range map[string]func(*testing.T, activitykit.NodeRef){
+		"a lock refuses the cordon": func(t *testing.T, ref activitykit.NodeRef) {
+			activitytest.HeldNode(t, "ceph", ref.Node)
 			_, err := activitytest.Nodes().Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true})
 			require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err), "%v", err)
-			return nil
 		},
-		"AcquireNode": func(ref activitykit.NodeRef) error {
-			result, err := activitytest.Nodes().AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
-			require.Nil(t, result.Cordon, "it waits for the lock")
-			return err
+		"the maintenance waits for a lock": func(t *testing.T, ref activitykit.NodeRef) {
+			activitytest.HeldNode(t, "ceph", ref.Node)
+			result, err := acquire(t, ref)
+			require.NoError(t, err)
+			require.Nil(t, result.Cordon)
+		},
+		"another program maintains the node": func(t *testing.T, ref activitykit.NodeRef) {
+			activitytest.Created(t, &lcmv1.NodeMaintenanceRequest{
+				ObjectMeta: metav1.ObjectMeta{Name: "other-" + ref.Node}, Spec: lcmv1.NodeMaintenanceRequestSpec{NodeName: ref.Node, Scope: lcmv1.ScopeOS},
+			})
+			_, err := acquire(t, ref)
+			require.Equal(t, temporal.ErrNodeBusy, temporal.ErrorType(err), "%v", err)
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ref := activitytest.TestNode(t)
-			activitytest.HeldNode(t, "ceph", ref.Node)
 			node := activitytest.GetNode(t, ref.Node)
-			require.NoError(t, activitytest.TestCluster(t).SetConditionsOfSeen(t.Context(), node, ref.Owner,
+			require.NoError(t, activitytest.TestCluster(t).UpdateNodeConditions(t.Context(), node, ref.Owner, kube.AnyNode,
 				kube.NodeCondition(kube.ConditionMaintenanceInProgress, corev1.ConditionTrue, "the worker stopped before the cordon")))
 			activitytest.Settled(t, activitytest.SpokeName, node)
 
-			require.NoError(t, attempt(ref))
+			attempt(t, ref)
 			left := activitytest.GetNode(t, ref.Node)
 			require.Nil(t, kube.FindNodeCondition(left, kube.ConditionMaintenanceInProgress))
 			require.NotNil(t, kube.FindNodeCondition(left, kube.ConditionMaintenancePlanned))

@@ -290,8 +290,11 @@ func TestAHealthyNodeThatAPersonHasCordonedAgainStaysCordoned(t *testing.T) {
 		ref := activitytest.TestNode(t)
 		activitytest.Cordon(t, ref)
 		cordonAgain(ref.Node)
-		node := activitytest.GetNode(t, ref.Node)
-		require.NoError(t, activitytest.TestCluster(t).RemoveNodeConditions(t.Context(), node, ref.Owner))
+		var node *corev1.Node
+		require.NoError(t, kube.RetryOnConflict(func() error {
+			node = activitytest.GetNode(t, ref.Node)
+			return activitytest.TestCluster(t).RemoveNodeConditions(t.Context(), node, ref.Owner)
+		}))
 		activitytest.Settled(t, activitytest.SpokeName, node)
 		healthyAndReturned(ref, activitytest.Clusters)
 	})

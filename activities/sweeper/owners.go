@@ -22,7 +22,7 @@ const (
 	lookUpsPerSecond = 100
 	// lookUpsPerResult limits the owners of one result, because each may have a kilobyte.
 	lookUpsPerResult = 100
-	// From manyOpen open owners on, the list of the running workflows answers for them all. It lags, so each is looked up at least every lookUpOpenAfter.
+	// From manyOpen owners on, a list of the running maintenances says which are open. It may be wrong, so each is looked up at least every lookUpOpenAfter.
 	manyOpen        = 50
 	lookUpOpenAfter = 10 * time.Minute
 )
@@ -100,7 +100,7 @@ func (s *Activities) executions() temporal.Executions {
 
 type answer struct {
 	chain temporal.Chain
-	// at is when the workflow was looked up, and listed when it was last in a list of running workflows.
+	// at is when the workflow was looked up or first listed, and listed when it was last in a list of running workflows.
 	at, listed time.Time
 }
 
@@ -111,6 +111,15 @@ func (a answer) due() bool {
 	}
 	// Closed is valid no longer than open, because a reset opens a workflow again.
 	return time.Since(a.at) >= askOpenAfter && (time.Since(a.listed) >= askOpenAfter || time.Since(a.at) >= lookUpOpenAfter)
+}
+
+// ownersOf returns the owners of the marks in a cluster. Only the maintenances of a cluster are listed, not the rollouts of the hub.
+func (s *Activities) ownersOf(ctx context.Context, in AwaitOrphansInput) *owners {
+	o := newOwners(ctx, s.executions(), s.budget(in.Cluster), in.Answers)
+	if s.Temporal != nil && in.Cluster != "" {
+		o.lister, o.cluster = s.Temporal, in.Cluster
+	}
+	return o
 }
 
 func newOwners(ctx context.Context, server temporal.Executions, budget *rate.Limiter, answers []OwnerAnswer) *owners {
@@ -129,7 +138,7 @@ func (o *owners) states(ctx context.Context, marks []Mark) (map[string]temporal.
 			delete(o.known, owner)
 		}
 	}
-	o.list(ctx)
+	o.list(ctx, trusted)
 	var due []string
 	for owner := range trusted {
 		if known, ok := o.known[owner]; !ok || known.due() {
@@ -137,7 +146,7 @@ func (o *owners) states(ctx context.Context, marks []Mark) (map[string]temporal.
 		}
 	}
 	slices.SortFunc(due, func(a, b string) int {
-		return cmp.Or(compareTrust(trusted, a, b), o.known[a].at.Compare(o.known[b].at), cmp.Compare(a, b))
+		return cmp.Or(compareTrust(trusted, a, b), o.known[a].listed.Compare(o.known[b].listed), o.known[a].at.Compare(o.known[b].at), cmp.Compare(a, b))
 	})
 	if err := o.ask(ctx, due); err != nil {
 		return nil, err
@@ -149,31 +158,40 @@ func (o *owners) states(ctx context.Context, marks []Mark) (map[string]temporal.
 	return states, nil
 }
 
-// list notes which of many open owners are in the list of running workflows, at most every askOpenAfter. The others are looked up: they are closed, or
-// cannot be listed.
-func (o *owners) list(ctx context.Context) {
-	open, due := map[string]string{}, false
-	for owner, known := range o.known {
-		if known.chain.State == temporal.ChainOpen {
-			workflowID, firstRunID := kube.OwnerWorkflow(owner)
-			open[workflowID+"/"+firstRunID] = owner
-			due = due || known.due()
-		}
+// list notes which of many owners are in the list of running workflows, at most every askOpenAfter. The others are looked up: they are closed, are a later
+// run of their chain, or the list does not have them yet.
+func (o *owners) list(ctx context.Context, marked map[string]bool) {
+	if o.lister == nil || len(marked) < manyOpen || time.Since(o.listedAt) < askOpenAfter {
+		return
 	}
-	if o.lister == nil || !due || len(open) < manyOpen || time.Since(o.listedAt) < askOpenAfter {
+	byRun, due := map[string]string{}, false
+	for owner := range marked {
+		known, looked := o.known[owner]
+		if looked && known.chain.State != temporal.ChainOpen {
+			continue
+		}
+		workflowID, firstRunID := kube.OwnerWorkflow(owner)
+		byRun[workflowID+"/"+firstRunID] = owner
+		due = due || !looked || known.due()
+	}
+	if !due || len(byRun) < manyOpen {
 		return
 	}
 	o.listedAt = time.Now()
 	query := "ExecutionStatus = 'Running' AND " + temporal.MaintenancesOf(o.cluster)
 	err := activitykit.EachWorkflow(ctx, o.lister, query, func(execution *workflowpb.WorkflowExecutionInfo) {
-		// A later run of a chain is not the first one, and is looked up.
-		if owner, found := open[execution.GetExecution().GetWorkflowId()+"/"+execution.GetExecution().GetRunId()]; found {
-			known := o.known[owner]
-			known.listed = o.listedAt
-			o.known[owner] = known
+		owner, found := byRun[execution.GetExecution().GetWorkflowId()+"/"+execution.GetExecution().GetRunId()]
+		if !found {
+			return
 		}
+		known, looked := o.known[owner]
+		if !looked {
+			known = answer{chain: temporal.Chain{State: temporal.ChainOpen}, at: o.listedAt}
+		}
+		known.listed = o.listedAt
+		o.known[owner] = known
 	})
-	if err != nil {
+	if err != nil && ctx.Err() == nil {
 		activitykit.Logger(ctx, "cluster", o.cluster).Warn("Cannot list the running maintenances: each is looked up", "error", err)
 	}
 }

@@ -2,6 +2,7 @@ package sweeper
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -14,6 +15,7 @@ import (
 	enumspb "go.temporal.io/api/enums/v1"
 	"go.temporal.io/api/serviceerror"
 	workflowpb "go.temporal.io/api/workflow/v1"
+	"go.temporal.io/api/workflowservice/v1"
 	"golang.org/x/time/rate"
 
 	"drydock.dev/drydock/activities/activitytest"
@@ -214,19 +216,53 @@ func TestManyOpenOwnersAreListedAndSeldomLookedUp(t *testing.T) {
 			return states
 		}
 		passed(0)
-		require.Empty(t, pages.Query, "new owners are looked up")
-		passed(askOpenAfter)
 		passed(askOpenAfter)
 		require.Equal(t, "ExecutionStatus = 'Running' AND WorkflowType = 'NodeMaintenance' AND WorkflowId STARTS_WITH 'node/c1/'", pages.Query)
-		require.Equal(t, 1, server.Reads(marks[0].Owner))
+		require.Zero(t, server.Reads(marks[0].Owner))
 
 		server.Set(marks[0].Owner, activitytest.WasTerminated)
 		pages.Pages[0] = running[1:20]
 		require.Equal(t, temporal.ChainClosed, passed(askOpenAfter)[marks[0].Owner].State)
-		require.Equal(t, 2, server.Reads(marks[0].Owner))
-		require.Equal(t, 1, server.Reads(marks[1].Owner))
+		require.Equal(t, 1, server.Reads(marks[0].Owner))
+		require.Zero(t, server.Reads(marks[1].Owner))
 
 		server.Set(marks[1].Owner, activitytest.WasTerminated) // the list never learns of it
 		require.Equal(t, temporal.ChainClosed, passed(lookUpOpenAfter)[marks[1].Owner].State)
+
+		owners.lister = failingList{}
+		reads := server.Reads(marks[2].Owner)
+		passed(askOpenAfter)
+		require.Equal(t, reads+1, server.Reads(marks[2].Owner), "if they cannot be listed, each is looked up")
+	})
+}
+
+type failingList struct{}
+
+func (failingList) ListWorkflow(context.Context, *workflowservice.ListWorkflowExecutionsRequest) (*workflowservice.ListWorkflowExecutionsResponse, error) {
+	return nil, errors.New("no answer")
+}
+
+func TestOnlyTheMaintenancesOfAClusterAreListed(t *testing.T) {
+	server := activitytest.NewWorkflows()
+	require.NotNil(t, (&Activities{Temporal: server}).ownersOf(t.Context(), AwaitOrphansInput{Cluster: "c1"}).lister)
+	require.Nil(t, (&Activities{Temporal: server}).ownersOf(t.Context(), AwaitOrphansInput{}).lister, "the hub has rollouts")
+	require.Nil(t, (&Activities{}).ownersOf(t.Context(), AwaitOrphansInput{Cluster: "c1"}).lister, "this worker has no access to Temporal")
+}
+
+func TestManyWorkflowsThatBeginKeepTheSweeperAwakeOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := activitytest.NewWorkflows()
+		sweeper := &Activities{Temporal: server}
+		begins := func(cluster string, pause time.Duration) int {
+			time.Sleep(pause)
+			require.NoError(t, sweeper.WakeSweeper(t.Context(), WakeSweeperInput{Cluster: cluster, Begins: true}))
+			return len(server.Woken)
+		}
+		require.Equal(t, 1, begins("c1", 0))
+		require.Equal(t, 1, begins("c1", time.Second))
+		require.Equal(t, 2, begins("c2", 0))
+		require.Equal(t, 3, begins("c1", quietTime/6))
+		require.NoError(t, sweeper.WakeSweeper(t.Context(), WakeSweeperInput{Cluster: "c1"}))
+		require.Len(t, server.Woken, 4, "a wake is sent at once")
 	})
 }

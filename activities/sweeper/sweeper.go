@@ -32,9 +32,13 @@ type Activities struct {
 
 	// budgets of look-ups in Temporal, a *rate.Limiter for each cluster.
 	budgets sync.Map
-	// wakes of many workflows at once are joined.
-	wakes activitykit.Joined[wake, struct{}]
+	// wakes of many workflows at once are joined. keptAwake has the time of the last one of a workflow that began, by cluster.
+	wakes     activitykit.Joined[wake, struct{}]
+	keptAwake sync.Map
 }
+
+// quiet is Quiet or its default.
+func (s *Activities) quiet() time.Duration { return cmp.Or(s.Quiet, quietTime) }
 
 // budget of look-ups for a cluster. It outlives an attempt, because changes of forged marks start new ones.
 func (s *Activities) budget(cluster string) *rate.Limiter {
@@ -51,8 +55,8 @@ type Client interface {
 
 const (
 	quietTime = time.Minute
-	// askOpenAfter is after how long the state of an open workflow is read again. It is shorter than the resync interval of a wait,
-	// so that each resync reads it.
+	// askOpenAfter is after how long the state of an open workflow is read again, by a look-up or with a list. It is shorter than the resync interval of a
+	// wait, so that each resync reads it.
 	askOpenAfter = 20 * time.Second
 	// askUnknownAfter is the same for a workflow that Temporal does not know, because that seldom changes.
 	askUnknownAfter = 10 * time.Minute
@@ -108,20 +112,14 @@ type Orphan struct {
 // AwaitOrphans watches the marks in a cluster until the workflow of one is closed, the marks with unknown workflows change, a mark of in.Left is gone,
 // there are no marks for a while, or owners must be looked up by another worker.
 //
-// It reads the state of a workflow when it first sees its mark, and with each resync while the workflow is open. With very many marks, some wait for a later
-// resync.
+// It reads the state of a workflow when it first sees its mark, and with each resync while the workflow is open; that of many maintenances with a list of those
+// that run. With very many marks, some wait for a later resync.
 func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Orphans, error) {
 	cluster, err := s.Clusters.ClusterOrHub(ctx, in.Cluster)
 	if err != nil {
 		return Orphans{}, err
 	}
-	search := &search{cluster: cluster, in: in, allowed: s.Clusters.Allowed(), server: s.Temporal, owners: newOwners(ctx, s.executions(), s.budget(in.Cluster), in.Answers), quiet: s.Quiet, emptySince: time.Now()}
-	if s.Temporal != nil && in.Cluster != "" {
-		search.owners.lister, search.owners.cluster = s.Temporal, in.Cluster
-	}
-	if search.quiet == 0 {
-		search.quiet = quietTime
-	}
+	search := &search{cluster: cluster, in: in, allowed: s.Clusters.Allowed(), server: s.Temporal, owners: s.ownersOf(ctx, in), quiet: s.quiet(), emptySince: time.Now()}
 	var found Orphans
 	err = activitykit.Waits{}.Await(ctx, cluster, watchedKinds(cluster), func(ctx context.Context) (temporal.Observation, bool, error) {
 		var err error
@@ -252,13 +250,20 @@ type WakeSweeperInput struct {
 // wake is what joined wakes have in common.
 type wake struct{ cluster, signal string }
 
-// WakeSweeper makes the sweeper of a cluster scan now, or keep watching, and starts it if it is not running.
+// WakeSweeper makes the sweeper of a cluster scan now, or keep watching, and starts it if it is not running. A sweeper that was kept awake a short time ago
+// watches for longer than that: thousands of workflows that begin together need not all tell it.
 func (s *Activities) WakeSweeper(ctx context.Context, in WakeSweeperInput) error {
 	of := wake{in.Cluster, temporal.SignalWake}
 	if in.Begins {
+		if last, told := s.keptAwake.Load(in.Cluster); told && time.Since(last.(time.Time)) < s.quiet()/6 {
+			return nil
+		}
 		of.signal = temporal.SignalKeepAwake
 	}
 	_, err := s.wakes.Do(ctx, of, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.wake(ctx, in, of.signal) })
+	if err == nil && in.Begins {
+		s.keptAwake.Store(in.Cluster, time.Now())
+	}
 	return err
 }
 

@@ -224,7 +224,7 @@ func timed(run func() error) (time.Duration, error) {
 	return time.Since(began), err
 }
 
-// temporalServer is Temporal as in production: it keeps the search attributes in memory.
+// temporalServer is a Temporal server that keeps the search attributes in memory, as in production.
 func temporalServer(onPostgreSQL bool) devstack.TemporalOptions {
 	if onPostgreSQL {
 		return devstack.TemporalOptions{PostgreSQL: true}

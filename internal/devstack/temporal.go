@@ -33,7 +33,7 @@ type TemporalOptions struct {
 	WebUI bool
 }
 
-// Temporal is a running Temporal server. No search attribute is registered: `drydock setup` does that.
+// Temporal is a running Temporal server. Without SearchAttributes none is registered: `drydock setup` does that.
 type Temporal struct {
 	// Address is host:port of the gRPC front end.
 	Address string

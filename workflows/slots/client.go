@@ -14,12 +14,9 @@ import (
 	"drydock.dev/drydock/workflows/kit"
 )
 
-// An owner that waits for a slot sends its requests again after ten minutes, and then each hour. Only a termination of the scheduler loses a request that was
-// sent. The sweeper restarts the scheduler within ten minutes, too, and a new scheduler asks all owners. Thousands of owners that wait must not keep it busy.
-const (
-	firstResend, maxResend = 10 * time.Minute, time.Hour
-	resendGrowth           = 6
-)
+// resendAfter is after how long an owner that waits for a slot sends its requests again. Only a termination of the scheduler loses a request that was sent. The
+// sweeper restarts it within ten minutes, and a new scheduler asks all owners. Thousands of owners that wait must not keep it busy.
+const resendAfter = time.Hour
 
 // Client requests slots from the scheduler of a cluster and records the grants. After each change it sends the whole set of its requests and slots. The
 // scheduler answers with the whole set of grants. See docs/adr/0020-level-triggered-slots.md.
@@ -37,9 +34,8 @@ type Client struct {
 	// unsent: the set has changed or must be sent again. sending: a message is in progress. lent: an activity of the owner delivers the set, and meanwhile it is
 	// only sent to a scheduler that has asked: it grants nothing before all owners have answered.
 	unsent, sending, lent, asked bool
-	// resend is the timer for the next resend; nil: it is not set. resendAfter is its duration.
-	resend      workflow.Future
-	resendAfter time.Duration
+	// resend is the timer for the next resend; nil: it is not set.
+	resend workflow.Future
 }
 
 // ClientState is the state that a run carries to the next one.
@@ -227,15 +223,13 @@ func (c *Client) awaitUnsent(ctx workflow.Context) error {
 			return err
 		case c.resend == nil:
 			// The timer keeps running after the wait. Often another wait follows, and a cancellation is an event, too.
-			c.resendAfter = min(max(resendGrowth*c.resendAfter, firstResend), maxResend)
-			c.resend = workflow.NewTimerWithOptions(ctx, c.resendAfter, workflow.TimerOptions{Summary: "send the slot requests again"})
+			c.resend = workflow.NewTimerWithOptions(ctx, resendAfter, workflow.TimerOptions{Summary: "send the slot requests again"})
 			continue
 		}
 		c.resend = nil
 		if c.AnyWaiting() {
 			return nil
 		}
-		c.resendAfter = 0
 	}
 }
 
