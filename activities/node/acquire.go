@@ -171,7 +171,7 @@ func notForeign(ctx context.Context, cluster *kube.Cluster, node string) error {
 	return temporal.Error(temporal.ErrNodeBusy, fmt.Sprintf("node %s: %s", node, request.Message), nil, *request)
 }
 
-// markPlanned sets the condition MaintenancePlanned, beside those of other maintenances that wait for the node, in place of a MaintenanceInProgress of ours
+// markPlanned sets the condition MaintenancePlanned, beside those of other maintenances that wait for the node, in place of our MaintenanceInProgress
 // without a cordon. Errors: NodeGone.
 func markPlanned(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, node *corev1.Node) error {
 	uid, seen := node.UID, true
