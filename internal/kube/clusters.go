@@ -255,17 +255,20 @@ func (c *Clusters) forget(k key) {
 	}
 }
 
-// reopen has the next use open a cluster again. What its name has claimed stays: another cluster must not take it meanwhile.
-func (c *Clusters) reopen(name string) {
+// reopen ends the use of former credentials, and has the next use open the cluster again. What its name has claimed stays: another cluster must not take it
+// meanwhile.
+func (c *Clusters) reopen(name string, former chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	close(former)
 	c.forget(key{name: name})
 }
 
-// unclaim gives up what a name has claimed, and has the next use open its cluster again.
-func (c *Clusters) unclaim(name string) {
+// unclaim ends the use of former credentials, gives up what the name has claimed, and has the next use open its cluster again.
+func (c *Clusters) unclaim(name string, former chan struct{}) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	close(former)
 	c.unclaimLocked(name)
 }
 

@@ -164,12 +164,11 @@ func (c *Clusters) apply(source *discoveredSource, found []discovery.Cluster) {
 		if still && was.ended == now.ended {
 			continue
 		}
-		close(was.ended)
 		if still {
-			c.reopen(name)
+			c.reopen(name, was.ended)
 			log.Info("the credentials of a cluster have changed", "cluster", name)
 		} else {
-			c.unclaim(name)
+			c.unclaim(name, was.ended)
 			log.Warn("a cluster of the hub is gone", "cluster", name)
 		}
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
-	"slices"
 	"testing"
 	"time"
 
@@ -125,8 +124,9 @@ func TestAnObjectShowsThatItsRequestWasRefused(t *testing.T) {
 
 func TestNoTimerOfAMaintenanceOutlivesIt(t *testing.T) {
 	w := workflowtest.NewWorld(t)
-	open := map[string]time.Duration{}
+	open, scheduled := map[string]time.Duration{}, 0
 	w.SetOnTimerScheduledListener(func(id string, after time.Duration) {
+		scheduled++
 		open[id] = after
 	})
 	w.SetOnTimerFiredListener(func(id string) { delete(open, id) })
@@ -134,8 +134,10 @@ func TestNoTimerOfAMaintenanceOutlivesIt(t *testing.T) {
 	w.EachMinute(objectIsDeleted(w))
 	w.ExecuteWorkflow(nodemaintenance.NodeMaintenance, objectMaintenance())
 	workflowtest.RequireResult[workflowtest.NodeStatus](w)
-	require.Len(t, open, 1)
-	require.Contains(t, slices.Collect(maps.Values(open)), time.Hour, "only that of the slot request: a cancellation is an event, too")
+	require.Positive(t, scheduled)
+	for _, after := range open {
+		require.Equal(t, time.Hour, after, "only that of a slot request that waited: a cancellation is an event, too")
+	}
 }
 
 // objectIsDeleted sends the deletion of the object. From then on, no attempt to drain is blocked.
