@@ -53,7 +53,14 @@ const returnTimeout = 10 * time.Second
 // how. If that fails, the cleanup of the maintenance repeats it.
 // Errors: HealthGateFailed (with blockers), NodeGone, InvalidSpec.
 func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) (AwaitNodeHealthyResult, error) {
-	healthy, err := h.awaitNodeHealthy(ctx, in)
+	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
+	if err != nil {
+		return AwaitNodeHealthyResult{}, err
+	}
+	if in.Ready != nil {
+		defer events.Announce(ctx, cluster, in.NodeRef, in.Ready.Event())() // the return does not wait for it
+	}
+	healthy, err := h.awaitNodeHealthy(ctx, cluster, in)
 	if err != nil || in.Return == nil {
 		return AwaitNodeHealthyResult{}, err
 	}
@@ -68,11 +75,7 @@ func (h *Activities) AwaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 }
 
 // awaitNodeHealthy returns the node as the API server had it when it was healthy.
-func (h *Activities) awaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyInput) (healthy *corev1.Node, err error) {
-	cluster, err := h.Clusters.Cluster(ctx, in.Cluster)
-	if err != nil {
-		return nil, err
-	}
+func (h *Activities) awaitNodeHealthy(ctx context.Context, cluster *kube.Cluster, in AwaitNodeHealthyInput) (healthy *corev1.Node, err error) {
 	kinds, err := CheckKinds(cluster, in.Checks)
 	if err != nil {
 		return nil, err
@@ -89,9 +92,6 @@ func (h *Activities) awaitNodeHealthy(ctx context.Context, in AwaitNodeHealthyIn
 			objects.found = func(node *corev1.Node) { healthy = node }
 			return evaluateNode(objects, in)
 		},
-	}
-	if in.Ready != nil {
-		defer events.Announce(ctx, cluster, in.NodeRef, in.Ready.Event())()
 	}
 	recorded := func() {}
 	wait.waiting = sync.OnceFunc(func() { // most nodes are healthy at once

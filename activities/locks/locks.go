@@ -153,24 +153,27 @@ type NodeRequest struct {
 	WithCluster bool
 }
 
-// RequestNode creates our NodeMaintenanceRequest and returns the state of the locks of the node. It creates none while locks of the cluster are active, and
-// none for a node that has no locks and an annotation that forbids requests. If the node was cordoned before, its locks were inactive then, and locks that
-// became active since then are ignored.
-func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in NodeRequest, acquired bool) (NodeLocks, error) {
+// RequestCluster makes way for the request for a node: it creates our ClusterMaintenanceRequest if in.WithCluster is set. If the result has ClusterHeld or Skipped,
+// RequestNode must not follow: locks of the cluster are active, or the node has no active lock and an annotation that forbids requests. If the node was
+// cordoned before, its locks and those of the cluster were inactive then, and locks that became active since then are ignored.
+// Errors: LockRefused if the annotation forbids a request that active locks need.
+func RequestCluster(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, in NodeRequest, acquired bool) (NodeLocks, error) {
 	_, skip := node.Annotations[lcmv1.AnnotationSkipMaintenance]
 	if skip && !acquired {
 		if err := refuseSkipped(ctx, cluster, in.Node, in.Release); err != nil {
 			return NodeLocks{}, err
 		}
 	}
-	clusterUID, held, err := requestClusterFirst(ctx, cluster, in, skip)
+	uid, held, err := requestClusterFirst(ctx, cluster, in, skip)
 	held = held && !acquired
-	switch {
-	case err != nil || held:
-		return NodeLocks{Asked: true, ClusterHeld: held, ClusterRequestUID: clusterUID}, err
-	case skip:
-		return NodeLocks{Skipped: true, Inactive: true, ClusterRequestUID: clusterUID}, nil
+	if err != nil || held {
+		return NodeLocks{Asked: true, ClusterHeld: held, ClusterRequestUID: uid}, err
 	}
+	return NodeLocks{Skipped: skip, Inactive: skip, ClusterRequestUID: uid}, nil
+}
+
+// RequestNode creates our NodeMaintenanceRequest after RequestCluster, whose result it completes with the state of the locks of the node.
+func RequestNode(ctx context.Context, cluster *kube.Cluster, in NodeRequest, found NodeLocks) (NodeLocks, error) {
 	ours := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
 		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node, Scope: in.Scope, Release: in.Release},
@@ -178,26 +181,25 @@ func RequestNode(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, 
 	if err := request(ctx, cluster, in.Logger(ctx), ours); err != nil {
 		return NodeLocks{}, err
 	}
-	found := readNodeLocks(ctx, cluster.Cache, in.Node, in.Release)
+	clusterUID := found.ClusterRequestUID
+	found = readNodeLocks(ctx, cluster.Cache, in.Node, in.Release)
 	found.RequestUID, found.ClusterRequestUID = ours.UID, clusterUID
 	return found, nil
 }
 
-// requestClusterFirst creates our ClusterMaintenanceRequest if in.WithCluster is set, and reports whether a lock of the cluster is active. The API
-// server confirms that none is, because there is no further check before the request for the node. Without WithCluster, the rollout has made the request
-// before its first node; then the cache is enough, because the cordon checks again, except for a node that is skipped.
+// requestClusterFirst creates our ClusterMaintenanceRequest if in.WithCluster is set, and reports whether a lock of the cluster is active. A rollout has made the
+// request before its first node. The cordon checks again, so the cache is enough, except for a node that is skipped, and before a request for a node that its
+// locks have to answer, unless the rollout has confirmed that the cluster's are inactive.
 func requestClusterFirst(ctx context.Context, cluster *kube.Cluster, in NodeRequest, skip bool) (uid types.UID, held bool, err error) {
-	if !in.WithCluster {
-		gate, err := heldClusterGate(ctx, cluster, in.Release)
-		if err == nil && gate.Open && skip {
-			gate, err = ClusterGate(ctx, cluster.Client, in.Release)
+	if in.WithCluster {
+		if uid, err = requestCluster(ctx, cluster, in.Owner, in.Scope, in.Release); err != nil {
+			return "", false, err
 		}
-		return "", !gate.Open, activitykit.Explain(cluster, "list workload locks", err)
 	}
-	if uid, err = requestCluster(ctx, cluster, in.Owner, in.Scope, in.Release); err != nil {
-		return "", false, err
+	gate, err := heldClusterGate(ctx, cluster, in.Release)
+	if err == nil && gate.Open && (skip || in.WithCluster && !HasNoLocks(ctx, cluster, in.Node)) {
+		gate, err = ClusterGate(ctx, cluster.Client, in.Release)
 	}
-	gate, err := ClusterGate(ctx, cluster.Client, in.Release)
 	return uid, !gate.Open, activitykit.Explain(cluster, "list workload locks", err)
 }
 

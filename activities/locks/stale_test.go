@@ -1,6 +1,7 @@
 package locks_test
 
 import (
+	"slices"
 	"testing"
 	"time"
 
@@ -34,7 +35,11 @@ func TestAClusterLockThatTheWatchMissesBlocksTheCluster(t *testing.T) {
 	acquired, err := (&nodeactivities.Activities{Clusters: f.Clusters}).AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true, WithCluster: true})
 	require.NoError(t, err)
 	require.True(t, acquired.Locks.ClusterHeld)
-	require.Empty(t, acquired.Locks.RequestUID, "the node is not requested")
+	require.Nil(t, acquired.Cordon)
+	require.Empty(t, acquired.Locks.RequestUID)
+	requested := &lcmv1.NodeMaintenanceRequestList{}
+	require.NoError(t, hub.Client.List(t.Context(), requested))
+	require.False(t, slices.ContainsFunc(requested.Items, func(r lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == ref.Node }), "the node is no longer requested")
 	require.NoError(t, (&locks.Activities{Clusters: f.Clusters}).WithdrawClusterMaintenance(t.Context(), whole))
 	_, err = (&nodeactivities.Activities{Clusters: f.Clusters}).Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true})
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))

@@ -1,11 +1,13 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
 
 	"go.temporal.io/sdk/activity"
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -98,11 +100,7 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (_ Ac
 	}
 	check := lockCheck(cluster, in.Node, in.Release)
 	if served {
-		if !in.WithCluster && locks.HasNoLocks(ctx, cluster, in.Node) {
-			check = ahead(ctx, check)
-		}
-		request := locks.NodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, Release: in.Release, WithCluster: in.WithCluster}
-		if result.Locks, err = locks.RequestNode(ctx, cluster, node, request, acquired); err != nil {
+		if check, err = in.requestLocks(ctx, cluster, node, acquired, check, &result.Locks); err != nil {
 			return AcquireNodeResult{}, err
 		}
 	}
@@ -111,7 +109,9 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (_ Ac
 		cordoned, err := n.cordon(ctx, cluster, cordon, check)
 		switch temporal.ErrorType(err) {
 		case temporal.ErrLockRefused: // the cache was behind
-			result.Locks.Inactive = false
+			if result.Locks, err = in.lockRefused(ctx, cluster, result.Locks); err != nil {
+				return AcquireNodeResult{}, err
+			}
 		default:
 			result.Cordon = &cordoned
 			return result, err
@@ -125,6 +125,46 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (_ Ac
 	return result, markPlanned(ctx, cluster, in.NodeRef, node)
 }
 
+// requestLocks requests maintenance from the workload locks of the cluster and of the node. The check that it returns requests it for a node without locks: no
+// application has to answer that request before the check.
+func (in AcquireNodeInput) requestLocks(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, acquired bool, check func(context.Context) error, state *locks.NodeLocks,
+) (func(context.Context) error, error) {
+	request := locks.NodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, Release: in.Release, WithCluster: in.WithCluster}
+	known, err := locks.RequestCluster(ctx, cluster, node, request, acquired)
+	*state = known
+	if err != nil || known.ClusterHeld || known.Skipped {
+		return check, err
+	}
+	if acquired || !locks.HasNoLocks(ctx, cluster, in.Node) {
+		*state, err = locks.RequestNode(ctx, cluster, request, known)
+		return check, err
+	}
+	state.Asked, state.Inactive = true, true
+	return firstBeside(func(ctx context.Context) error {
+		found, err := locks.RequestNode(ctx, cluster, request, known)
+		if err == nil {
+			found.Inactive = true // or the check fails
+			*state = found
+		}
+		return err
+	}, check), nil
+}
+
+// lockRefused returns the state of the locks after the API server had an active one that the cache had not. Locks of the cluster come first: the request for
+// a node without locks, which no application has answered, is withdrawn.
+func (in AcquireNodeInput) lockRefused(ctx context.Context, cluster *kube.Cluster, state locks.NodeLocks) (locks.NodeLocks, error) {
+	state.Inactive = false
+	if !locks.HasNoLocks(ctx, cluster, in.Node) {
+		return state, nil
+	}
+	gate, err := locks.ClusterGate(ctx, cluster.Client, in.Release)
+	if err != nil || gate.Open {
+		return state, activitykit.Explain(cluster, "list workload locks", err)
+	}
+	_, err = locks.WithdrawNode(ctx, cluster, in.NodeRef, state.RequestUID)
+	return locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: state.ClusterRequestUID}, err
+}
+
 // acquiredBefore reports whether this maintenance has the node already, because the result of an earlier attempt was lost. A later attempt asks the API
 // server: the cache may be older than the earlier attempt.
 func acquiredBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, seen *corev1.Node) (bool, error) {
@@ -136,17 +176,18 @@ func acquiredBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.
 	return kube.OwnedBy(node, ref.Owner), activitykit.ExplainNode(cluster, ref.Node, "read", err)
 }
 
-// ahead starts a check in the background. The first call of the returned function waits for its result; later calls run the check again.
-func ahead(ctx context.Context, check func(context.Context) error) func(context.Context) error {
-	answer := make(chan error, 1)
-	go func() { answer <- check(ctx) }()
-	started := false
+// firstBeside returns a check whose first call runs the request beside it, and returns when both are over. Later calls only check.
+func firstBeside(request, check func(context.Context) error) func(context.Context) error {
+	requested := false
 	return func(ctx context.Context) error {
-		if started {
+		if requested {
 			return check(ctx)
 		}
-		started = true
-		return <-answer
+		var both errgroup.Group
+		both.Go(func() error { return check(ctx) })
+		err := request(ctx)
+		requested = err == nil
+		return cmp.Or(err, both.Wait())
 	}
 }
 

@@ -55,18 +55,24 @@ func TestACordonWithALostReplyIsConfirmedDespiteNewLocks(t *testing.T) {
 	}
 }
 
-func TestAnEarlyCheckIsRepeatedWhenRequestedAgain(t *testing.T) {
-	started := make(chan struct{}, 2)
-	answers := make(chan error, 2)
-	check := node.Ahead(t.Context(), func(context.Context) error {
-		started <- struct{}{}
-		return <-answers
+func TestANodeIsRequestedBesideTheFirstCheck(t *testing.T) {
+	checking, requested := make(chan struct{}), 0
+	var refused error
+	check := node.FirstBeside(func(context.Context) error {
+		requested++
+		<-checking
+		return refused
+	}, func(context.Context) error {
+		checking <- struct{}{}
+		return errors.New("held")
 	})
-	<-started // before the result is requested
-	held := errors.New("held")
-	answers <- held
-	require.ErrorIs(t, check(t.Context()), held)
-	answers <- nil
-	require.NoError(t, check(t.Context()))
-	require.Len(t, started, 1)
+	refused = errors.New("refused")
+	require.ErrorContains(t, check(t.Context()), "refused", "there may be no request, so no check counts")
+	refused = nil
+	require.ErrorContains(t, check(t.Context()), "held")
+	require.Equal(t, 2, requested)
+
+	go func() { <-checking }()
+	require.ErrorContains(t, check(t.Context()), "held")
+	require.Equal(t, 2, requested, "it is requested already")
 }

@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"time"
@@ -92,18 +93,21 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 			return nil, err
 		}
 		result.Warning = warning
+		wasPlanned = wasPlanned || isPlanned(node, in.Owner)
+		var checked errgroup.Group
 		if in.Locked {
-			if err := check(ctx); err != nil {
-				return nil, err
-			}
+			checked.Go(func() error { return check(ctx) })
 		}
 		if in.TakeOver && in.Cordon && node.Spec.Unschedulable {
+			if err := checked.Wait(); err != nil {
+				return nil, err
+			}
 			if err := ownCordon(ctx, cluster, node); err != nil {
 				return nil, err
 			}
 		}
-		wasPlanned = wasPlanned || isPlanned(node, in.Owner)
-		return inProgress(ctx, cluster, node, in.Owner, change)
+		patch, err := inProgress(ctx, cluster, node, in.Owner, change)
+		return patch, cmp.Or(checked.Wait(), err)
 	})
 	if err != nil {
 		if wasPlanned && temporal.Final(err) { // another maintenance was faster, and has replaced our conditions

@@ -3,7 +3,7 @@ package node
 // Unexported names for the tests of this package.
 
 var (
-	Ahead        = ahead
+	FirstBeside  = firstBeside
 	CordonChange = cordonChange
 	TakenBefore  = acquiredBefore
 )

@@ -231,8 +231,11 @@ func (o *Options) workerOptions(hub bool, onFatalError func(error)) worker.Optio
 		MaxConcurrentActivityExecutionSize:     o.activities,
 		MaxConcurrentWorkflowTaskExecutionSize: o.workflowTasks,
 		MaxConcurrentActivityTaskPollers:       o.activityPollers,
-		MaxConcurrentWorkflowTaskPollers:       o.workflowPollers,
 		WorkerStopTimeout:                      o.stopTimeout,
+		// Fixed pollers for both kinds of queues would poll only for cached workflows while those have a backlog, and let the first tasks of others wait.
+		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
+			InitialNumberOfPollers: o.workflowPollers / 2, MinimumNumberOfPollers: o.workflowPollers / 2, MaximumNumberOfPollers: o.workflowPollers,
+		}),
 		// A cancellation reaches an activity with the answer to a heartbeat, so heartbeats must not be throttled for long.
 		MaxHeartbeatThrottleInterval:     2 * time.Second,
 		DefaultHeartbeatThrottleInterval: 2 * time.Second,
