@@ -151,6 +151,8 @@ type NodeRequest struct {
 	Release string
 	// WithCluster: request maintenance of the cluster first.
 	WithCluster bool
+	// NoLocks: the node has no lock that must answer, and the cordon checks the locks of the cluster after the request. The cache is enough until then.
+	NoLocks bool
 }
 
 // RequestCluster makes way for the request for a node: it creates our ClusterMaintenanceRequest if in.WithCluster is set. If the result has ClusterHeld or Skipped,
@@ -172,8 +174,8 @@ func RequestCluster(ctx context.Context, cluster *kube.Cluster, node *corev1.Nod
 	return NodeLocks{Skipped: skip, Inactive: skip, ClusterRequestUID: uid}, nil
 }
 
-// RequestNode creates our NodeMaintenanceRequest after RequestCluster, whose result it completes with the state of the locks of the node.
-func RequestNode(ctx context.Context, cluster *kube.Cluster, in NodeRequest, found NodeLocks) (NodeLocks, error) {
+// RequestNode creates our NodeMaintenanceRequest after RequestCluster, and returns the state of the locks of the node.
+func RequestNode(ctx context.Context, cluster *kube.Cluster, in NodeRequest, clusterRequest types.UID) (NodeLocks, error) {
 	ours := &lcmv1.NodeMaintenanceRequest{
 		ObjectMeta: requestMeta(in.Owner, "drydock", in.Node),
 		Spec:       lcmv1.NodeMaintenanceRequestSpec{NodeName: in.Node, Scope: in.Scope, Release: in.Release},
@@ -181,15 +183,14 @@ func RequestNode(ctx context.Context, cluster *kube.Cluster, in NodeRequest, fou
 	if err := request(ctx, cluster, in.Logger(ctx), ours); err != nil {
 		return NodeLocks{}, err
 	}
-	clusterUID := found.ClusterRequestUID
-	found = readNodeLocks(ctx, cluster.Cache, in.Node, in.Release)
-	found.RequestUID, found.ClusterRequestUID = ours.UID, clusterUID
+	found := readNodeLocks(ctx, cluster.Cache, in.Node, in.Release)
+	found.RequestUID, found.ClusterRequestUID = ours.UID, clusterRequest
 	return found, nil
 }
 
-// requestClusterFirst creates our ClusterMaintenanceRequest if in.WithCluster is set, and reports whether a lock of the cluster is active. A rollout has made the
-// request before its first node. The cordon checks again, so the cache is enough, except for a node that is skipped, and before a request for a node that its
-// locks have to answer, unless the rollout has confirmed that the cluster's are inactive.
+// requestClusterFirst creates our ClusterMaintenanceRequest if in.WithCluster is set, and reports whether a lock of the cluster is active. The API server
+// confirms that none is for a node that is skipped, because its cordon does not check, and before locks of the node must answer, unless a rollout has asked
+// before its first node.
 func requestClusterFirst(ctx context.Context, cluster *kube.Cluster, in NodeRequest, skip bool) (uid types.UID, held bool, err error) {
 	if in.WithCluster {
 		if uid, err = requestCluster(ctx, cluster, in.Owner, in.Scope, in.Release); err != nil {
@@ -197,7 +198,7 @@ func requestClusterFirst(ctx context.Context, cluster *kube.Cluster, in NodeRequ
 		}
 	}
 	gate, err := heldClusterGate(ctx, cluster, in.Release)
-	if err == nil && gate.Open && (skip || in.WithCluster && !HasNoLocks(ctx, cluster, in.Node)) {
+	if err == nil && gate.Open && (skip || in.WithCluster && !in.NoLocks) {
 		gate, err = ClusterGate(ctx, cluster.Client, in.Release)
 	}
 	return uid, !gate.Open, activitykit.Explain(cluster, "list workload locks", err)

@@ -15,6 +15,7 @@ import (
 	"drydock.dev/drydock/activities/locks"
 	nodeactivities "drydock.dev/drydock/activities/node"
 	lcmv1 "drydock.dev/drydock/internal/apis/lcm/v1alpha1"
+	"drydock.dev/drydock/internal/kube"
 	"drydock.dev/drydock/internal/temporal"
 )
 
@@ -40,6 +41,10 @@ func TestAClusterLockThatTheWatchMissesBlocksTheCluster(t *testing.T) {
 	requested := &lcmv1.NodeMaintenanceRequestList{}
 	require.NoError(t, hub.Client.List(t.Context(), requested))
 	require.False(t, slices.ContainsFunc(requested.Items, func(r lcmv1.NodeMaintenanceRequest) bool { return r.Spec.NodeName == ref.Node }), "the node is no longer requested")
+	held := &corev1.Node{}
+	require.NoError(t, hub.Client.Get(t.Context(), client.ObjectKey{Name: ref.Node}, held))
+	require.Nil(t, kube.FindNodeCondition(held, kube.ConditionMaintenanceInProgress))
+	require.NotNil(t, kube.FindNodeCondition(held, kube.ConditionMaintenancePlanned))
 	require.NoError(t, (&locks.Activities{Clusters: f.Clusters}).WithdrawClusterMaintenance(t.Context(), whole))
 	_, err = (&nodeactivities.Activities{Clusters: f.Clusters}).Cordon(t.Context(), nodeactivities.CordonInput{NodeRef: ref, Cordon: true, Locked: true})
 	require.Equal(t, temporal.ErrLockRefused, temporal.ErrorType(err))

@@ -59,7 +59,7 @@ type AcquireNodeResult struct {
 
 // AcquireNode checks whether the node can be drained, creates our NodeMaintenanceRequest, and cordons the node if no lock is active. Most nodes have no lock.
 // Otherwise it marks the node MaintenancePlanned, and the maintenance waits for the locks. With in.WithCluster it creates our ClusterMaintenanceRequest
-// first. While a lock of the cluster is active it does no more, and is called again when none is.
+// first. While a lock of the cluster is active, the node has no request, and AcquireNode is called again when none is.
 // For a node that it has cordoned before, it returns the same, even if a lock is active by now.
 // Errors: Held, NodeGone, NodeBusy, LockRefused if locks are active and no maintenance may be requested, PodsNotEvictable (with blockers),
 // InvalidSpec (the clusters file of the worker does not allow the Job).
@@ -99,8 +99,10 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (_ Ac
 		return AcquireNodeResult{}, err
 	}
 	check := lockCheck(cluster, in.Node, in.Release)
+	// A later attempt does not request beside the check: the request may have failed before.
+	beside := served && !acquired && !laterAttempt(ctx) && locks.HasNoLocks(ctx, cluster, in.Node)
 	if served {
-		if check, err = in.requestLocks(ctx, cluster, node, acquired, check, &result.Locks); err != nil {
+		if check, err = in.requestLocks(ctx, cluster, node, acquired, beside, check, &result.Locks); err != nil {
 			return AcquireNodeResult{}, err
 		}
 	}
@@ -109,7 +111,11 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (_ Ac
 		cordoned, err := n.cordon(ctx, cluster, cordon, check)
 		switch temporal.ErrorType(err) {
 		case temporal.ErrLockRefused: // the cache was behind
-			if result.Locks, err = in.lockRefused(ctx, cluster, result.Locks); err != nil {
+			result.Locks.Inactive = false
+			if !beside {
+				break
+			}
+			if err := in.withdrawIfClusterHeld(ctx, cluster, &result.Locks); err != nil {
 				return AcquireNodeResult{}, err
 			}
 		default:
@@ -125,50 +131,61 @@ func (n *Activities) AcquireNode(ctx context.Context, in AcquireNodeInput) (_ Ac
 	return result, markPlanned(ctx, cluster, in.NodeRef, node)
 }
 
-// requestLocks requests maintenance from the workload locks of the cluster and of the node. The check that it returns requests it for a node without locks: no
-// application has to answer that request before the check.
-func (in AcquireNodeInput) requestLocks(ctx context.Context, cluster *kube.Cluster, node *corev1.Node, acquired bool, check func(context.Context) error, state *locks.NodeLocks,
+// requestLocks requests maintenance from the workload locks of the cluster and of the node, and sets their state. With beside, the request for the node is made
+// by the first call of the returned check, that of the cordon, which then completes the state. The node has no locks: no application has to answer before the
+// check.
+func (in AcquireNodeInput) requestLocks(
+	ctx context.Context, cluster *kube.Cluster, node *corev1.Node, acquired, beside bool, check func(context.Context) error, state *locks.NodeLocks,
 ) (func(context.Context) error, error) {
-	request := locks.NodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, Release: in.Release, WithCluster: in.WithCluster}
-	known, err := locks.RequestCluster(ctx, cluster, node, request, acquired)
-	*state = known
-	if err != nil || known.ClusterHeld || known.Skipped {
+	request := locks.NodeRequest{NodeRef: in.NodeRef, Scope: in.Scope, Release: in.Release, WithCluster: in.WithCluster, NoLocks: beside}
+	var err error
+	*state, err = locks.RequestCluster(ctx, cluster, node, request, acquired)
+	clusterRequest := state.ClusterRequestUID
+	switch {
+	case err != nil, state.Skipped:
+		return check, err
+	case state.ClusterHeld:
+		if laterAttempt(ctx) { // the one before may have requested the node
+			_, err = locks.WithdrawNode(ctx, cluster, in.NodeRef, "")
+		}
+		return check, err
+	case !beside:
+		*state, err = locks.RequestNode(ctx, cluster, request, clusterRequest)
 		return check, err
 	}
-	if acquired || !locks.HasNoLocks(ctx, cluster, in.Node) {
-		*state, err = locks.RequestNode(ctx, cluster, request, known)
-		return check, err
-	}
-	state.Asked, state.Inactive = true, true
+	state.Asked, state.Inactive = true, true // so the cordon checks
 	return firstBeside(func(ctx context.Context) error {
-		found, err := locks.RequestNode(ctx, cluster, request, known)
+		found, err := locks.RequestNode(ctx, cluster, request, clusterRequest)
 		if err == nil {
-			found.Inactive = true // or the check fails
+			found.Inactive = true // if a lock is active, the check fails
 			*state = found
 		}
 		return err
 	}, check), nil
 }
 
-// lockRefused returns the state of the locks after the API server had an active one that the cache had not. Locks of the cluster come first: the request for
-// a node without locks, which no application has answered, is withdrawn.
-func (in AcquireNodeInput) lockRefused(ctx context.Context, cluster *kube.Cluster, state locks.NodeLocks) (locks.NodeLocks, error) {
-	state.Inactive = false
-	if !locks.HasNoLocks(ctx, cluster, in.Node) {
-		return state, nil
-	}
+// withdrawIfClusterHeld withdraws a request for the node that was made beside the check, if the check was refused by a lock of the cluster.
+func (in AcquireNodeInput) withdrawIfClusterHeld(ctx context.Context, cluster *kube.Cluster, state *locks.NodeLocks) error {
 	gate, err := locks.ClusterGate(ctx, cluster.Client, in.Release)
 	if err != nil || gate.Open {
-		return state, activitykit.Explain(cluster, "list workload locks", err)
+		return activitykit.Explain(cluster, "list workload locks", err)
 	}
-	_, err = locks.WithdrawNode(ctx, cluster, in.NodeRef, state.RequestUID)
-	return locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: state.ClusterRequestUID}, err
+	if _, err := locks.WithdrawNode(ctx, cluster, in.NodeRef, state.RequestUID); err != nil {
+		return err
+	}
+	*state = locks.NodeLocks{Asked: true, ClusterHeld: true, ClusterRequestUID: state.ClusterRequestUID}
+	return nil
+}
+
+// laterAttempt reports whether an earlier attempt of the activity may have done a part.
+func laterAttempt(ctx context.Context) bool {
+	return activity.IsActivity(ctx) && activity.GetInfo(ctx).Attempt > 1
 }
 
 // acquiredBefore reports whether this maintenance has the node already, because the result of an earlier attempt was lost. A later attempt asks the API
 // server: the cache may be older than the earlier attempt.
 func acquiredBefore(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, seen *corev1.Node) (bool, error) {
-	if kube.OwnedBy(seen, ref.Owner) || !activity.IsActivity(ctx) || activity.GetInfo(ctx).Attempt <= 1 {
+	if kube.OwnedBy(seen, ref.Owner) || !laterAttempt(ctx) {
 		return kube.OwnedBy(seen, ref.Owner), nil
 	}
 	node := &corev1.Node{}

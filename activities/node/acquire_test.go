@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 
 	"github.com/stretchr/testify/require"
 
@@ -56,23 +57,24 @@ func TestACordonWithALostReplyIsConfirmedDespiteNewLocks(t *testing.T) {
 }
 
 func TestANodeIsRequestedBesideTheFirstCheck(t *testing.T) {
-	checking, requested := make(chan struct{}), 0
-	var refused error
-	check := node.FirstBeside(func(context.Context) error {
-		requested++
-		<-checking
-		return refused
-	}, func(context.Context) error {
-		checking <- struct{}{}
-		return errors.New("held")
-	})
-	refused = errors.New("refused")
-	require.ErrorContains(t, check(t.Context()), "refused", "there may be no request, so no check counts")
-	refused = nil
-	require.ErrorContains(t, check(t.Context()), "held")
-	require.Equal(t, 2, requested)
+	synctest.Test(t, func(t *testing.T) { // which fails if one waits for the end of the other
+		checking, requested := make(chan struct{}), 0
+		refused := errors.New("refused")
+		check := node.FirstBeside(func(context.Context) error {
+			requested++
+			<-checking
+			return refused
+		}, func(context.Context) error {
+			checking <- struct{}{}
+			return errors.New("held")
+		})
+		require.ErrorContains(t, check(t.Context()), "refused", "there may be no request, so no check counts")
+		refused = nil
+		require.ErrorContains(t, check(t.Context()), "held")
+		require.Equal(t, 2, requested)
 
-	go func() { <-checking }()
-	require.ErrorContains(t, check(t.Context()), "held")
-	require.Equal(t, 2, requested, "it is requested already")
+		go func() { <-checking }()
+		require.ErrorContains(t, check(t.Context()), "held")
+		require.Equal(t, 2, requested, "it is requested already")
+	})
 }

@@ -77,9 +77,10 @@ func (n *Activities) Cordon(ctx context.Context, in CordonInput) (_ CordonResult
 func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in CordonInput, check func(context.Context) error) (CordonResult, error) {
 	var result CordonResult
 	var ours *corev1.Node
+	var refused error // by the check
 	wasPlanned := false
 	err := marks.UpdateSeen(ctx, cluster, in.Node, func(node *corev1.Node) (client.Patch, error) {
-		ours = node
+		ours, refused = node, nil
 		if holder := holder(node, in.Owner); holder != "" {
 			return nil, nodeBusy(node.Name, holder)
 		}
@@ -99,21 +100,25 @@ func (n *Activities) cordon(ctx context.Context, cluster *kube.Cluster, in Cordo
 			checked.Go(func() error { return check(ctx) })
 		}
 		if in.TakeOver && in.Cordon && node.Spec.Unschedulable {
-			if err := checked.Wait(); err != nil {
-				return nil, err
+			if refused = checked.Wait(); refused != nil {
+				return nil, refused
 			}
 			if err := ownCordon(ctx, cluster, node); err != nil {
 				return nil, err
 			}
 		}
 		patch, err := inProgress(ctx, cluster, node, in.Owner, change)
-		return patch, cmp.Or(checked.Wait(), err)
+		refused = checked.Wait()
+		return patch, cmp.Or(refused, err)
 	})
 	if err != nil {
 		if wasPlanned && temporal.Final(err) { // another maintenance was faster, and has replaced our conditions
 			if node, reading := cluster.CachedNode(ctx, in.Node); reading == nil {
 				_ = markPlanned(ctx, cluster, in.NodeRef, node)
 			}
+		}
+		if refused != nil {
+			return CordonResult{}, refused // it is not about the node, even if what it asked for was not found
 		}
 		return CordonResult{}, activitykit.ExplainNode(cluster, in.Node, "cordon", err)
 	}

@@ -3,11 +3,13 @@ package node_test
 import (
 	"context"
 	"net/http"
+	"strings"
 	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -223,6 +225,23 @@ func TestACordonThatIsTooLateLeavesTheNodePlanned(t *testing.T) {
 			require.Equal(t, test.inProgress, owners)
 		})
 	}
+}
+
+func TestANodeIsNotGoneBecauseItsRequestIsNotAccepted(t *testing.T) {
+	ref := activitytest.TestNode(t)
+	nodes := nodeactivities.Activities{Clusters: clustersBehind(t, func(request *http.Request) error {
+		if request.Method == http.MethodPost && strings.HasSuffix(request.URL.Path, "/nodemaintenancerequests") {
+			return apierrors.NewNotFound(lcmv1.GroupVersion.WithResource("nodemaintenancerequests").GroupResource(), "")
+		}
+		return nil
+	})}
+	_, err := nodes.AcquireNode(t.Context(), nodeactivities.AcquireNodeInput{NodeRef: ref, Cordon: true})
+	require.ErrorContains(t, err, "create maintenance request")
+	require.False(t, temporal.Final(err), "%v", err)
+	node := activitytest.GetNode(t, ref.Node)
+	require.False(t, node.Spec.Unschedulable)
+	require.Nil(t, kube.FindNodeCondition(node, kube.ConditionMaintenanceInProgress))
+	require.NotNil(t, kube.FindNodeCondition(node, kube.ConditionMaintenancePlanned))
 }
 
 func TestARefusedAttemptReplacesTheConditionOfAnEarlierOneByAPlan(t *testing.T) {

@@ -87,7 +87,7 @@ func (o *Options) AddFlags(flags *pflag.FlagSet) {
 	flags.IntVar(&o.activities, "max-activities", o.activities, "concurrent activities; every node that is drained or waited for needs one")
 	flags.IntVar(&o.workflowTasks, "max-workflow-tasks", o.workflowTasks, "concurrent workflow tasks, at least 2")
 	flags.IntVar(&o.activityPollers, "activity-pollers", o.activityPollers, "concurrent polls for activities")
-	flags.IntVar(&o.workflowPollers, "workflow-pollers", o.workflowPollers, "concurrent polls for workflow tasks, at least 2")
+	flags.IntVar(&o.workflowPollers, "workflow-pollers", o.workflowPollers, "concurrent polls for workflow tasks, of cached workflows and of others each, at least 2")
 	flags.DurationVar(&o.stopTimeout, "stop-timeout", o.stopTimeout, "time limit to release running activities on a stop")
 	flags.StringVar(&o.precacheImage, "precache-image", "", "image of the Jobs that pre-cache images before a rollout, unless a PreCachingConfig sets one")
 	flags.StringVar(&o.backupImage, "backup-image", "", "image of the Jobs that back up clusters before a rollout")
