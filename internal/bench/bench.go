@@ -77,6 +77,9 @@ type Walls struct {
 	Kubectl float64 `json:"kubectl"`
 	// ToLoop is Drydock's wall time divided by the loop's.
 	ToLoop float64 `json:"toLoop"`
+	// Speed is how fast the machine was for Drydock, divided by how fast it was for the loop: the ratio of the median CPU times of a computation that is always
+	// the same. ToLoop times Speed is what ToLoop would be at the same speed.
+	Speed float64 `json:"speed"`
 }
 
 // Run measures the sizes one after the other, each on its own fleet, and reports progress.
@@ -142,14 +145,17 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 	if !size.Alone {
 		methods = append(methods, method{"a loop", byLoop}, method{"kubectl drain", byKubectl})
 	}
+	var probes []float64
 	for _, method := range methods {
 		fmt.Fprintf(progress, "%s: %s\n", size, method.name)
+		s.probes = nil
 		if err := method.run(ctx, s, &result); err != nil {
 			return Result{}, fmt.Errorf("%s: %w", method.name, err)
 		}
+		probes = append(probes, median(s.probes))
 	}
 	if result.Wall.Loop > 0 {
-		result.Wall.ToLoop = result.Wall.Drydock / result.Wall.Loop
+		result.Wall.ToLoop, result.Wall.Speed = result.Wall.Drydock/result.Wall.Loop, probes[1]/probes[0]
 	}
 	return result, nil
 }
@@ -178,6 +184,8 @@ type measurement struct {
 	moreWorkers []*devstack.Process
 	// began is when the requests that count began: after those that start the workflows of the cluster.
 	began time.Time
+	// probes are the CPU times of the probes during the rounds of a method.
+	probes []time.Duration
 }
 
 func (s *measurement) startMoreWorkers(ctx context.Context) error {
@@ -197,7 +205,9 @@ func (s *measurement) startMoreWorkers(ctx context.Context) error {
 // rounds runs all rounds, waits for the cleanup after each, and returns how long they took.
 func (s *measurement) rounds(ctx context.Context, run func(ctx context.Context, round int) (time.Duration, error)) (took []time.Duration, err error) {
 	for round := range s.size.Rounds {
+		stop := startProbes()
 		duration, err := run(ctx, round)
+		s.probes = append(s.probes, stop()...)
 		if err != nil {
 			return nil, err
 		}

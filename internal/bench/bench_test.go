@@ -86,6 +86,7 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	require.Contains(t, table.String(), "4 requests in the queue of a cluster with 3 nodes, 1 at once: ")
 	require.Contains(t, table.String(), "2 nodes x 1 pod")
 	require.Contains(t, table.String(), "Drydock / loop")
+	require.Contains(t, table.String(), "at the same speed of the machine")
 	require.Contains(t, table.String(), "3 clusters x 2 policies")
 	require.Contains(t, table.String(), "2 Harbor clusters, p50 / p99: ")
 }
@@ -222,4 +223,10 @@ func TestTheFreeTimeOfASlotIsFromReturnToNextCordon(t *testing.T) {
 		seen.actions = append(seen.actions, fleet.Action{What: action.what, At: began.Add(action.after * time.Second)})
 	}
 	require.Equal(t, []time.Duration{3 * time.Second, 5 * time.Second}, seen.slotIdle(Size{Nodes: 3, AtOnce: 2, Rounds: 2}))
+}
+
+func TestProbesMeasureUntilTheyAreStopped(t *testing.T) {
+	took := startProbes()()
+	require.Len(t, took, 1, "a short round has one, too")
+	require.Positive(t, took[0])
 }
