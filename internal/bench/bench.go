@@ -78,7 +78,7 @@ type Walls struct {
 	// ToLoop is Drydock's wall time divided by the loop's.
 	ToLoop float64 `json:"toLoop"`
 	// Speed is how fast the machine was for Drydock, divided by how fast it was for the loop: the ratio of the median CPU times of a computation that is always
-	// the same. ToLoop times Speed is what ToLoop would be at the same speed.
+	// the same. ToLoop times Speed is what ToLoop would be at the same speed, if Drydock did not slow down the machine itself.
 	Speed float64 `json:"speed"`
 }
 

@@ -16,7 +16,7 @@ const (
 )
 
 // startProbes measures the speed of the machine until stop is called, which returns the CPU time of each probe. Other machines may share the processors of
-// this one: its speed then changes within minutes, and the times of two methods cannot be compared without it.
+// this one: its speed then changes within minutes. What a method slows down itself, by keeping the caches busy, is measured, too.
 func startProbes() (stop func() []time.Duration) {
 	ended, result := make(chan struct{}), make(chan []time.Duration)
 	go func() {

@@ -232,7 +232,7 @@ func (o *Options) workerOptions(hub bool, onFatalError func(error)) worker.Optio
 		MaxConcurrentWorkflowTaskExecutionSize: o.workflowTasks,
 		MaxConcurrentActivityTaskPollers:       o.activityPollers,
 		WorkerStopTimeout:                      o.stopTimeout,
-		// Fixed pollers for both kinds of queues would poll only for cached workflows while those have a backlog, and let the first tasks of others wait.
+		// A fixed number of pollers for both queues polls only for cached workflows while those have a backlog: the first tasks of others could wait.
 		WorkflowTaskPollerBehavior: worker.NewPollerBehaviorAutoscaling(worker.PollerBehaviorAutoscalingOptions{
 			InitialNumberOfPollers: o.workflowPollers / 2, MinimumNumberOfPollers: o.workflowPollers / 2, MaximumNumberOfPollers: o.workflowPollers,
 		}),
