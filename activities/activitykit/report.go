@@ -164,6 +164,8 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 			case workflows == nil && !temporal.OnlyAnswers(ctx):
 			case r.urgent(reported):
 				due = time.After(0)
+			case due == nil && r.progresses(reported): // more of it may follow
+				due = time.After(max(time.Until(earliest), spread(reportInterval)))
 			case due == nil:
 				due = time.After(time.Until(earliest))
 			}
@@ -207,7 +209,13 @@ func (r *Report) heartbeat(ctx context.Context) {
 // urgent reports whether the observation is urgent and has another reason than the last report. After many reports, urgent ones wait like others.
 func (r *Report) urgent(reported temporal.Observation) bool {
 	latest := r.Observed()
-	return latest.Urgent && r.Sent < usualReports && (reported.Wait == nil || latest.Wait == nil || reported.Wait.Reason != latest.Wait.Reason)
+	return latest.Urgent && r.Sent < usualReports && !r.progresses(reported)
+}
+
+// progresses reports whether the observation has the reason of the last report.
+func (r *Report) progresses(reported temporal.Observation) bool {
+	latest := r.Observed()
+	return latest.Wait != nil && reported.Wait != nil && latest.Wait.Reason == reported.Wait.Reason
 }
 
 const (

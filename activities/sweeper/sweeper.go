@@ -55,6 +55,8 @@ type Client interface {
 
 const (
 	quietTime = time.Minute
+	// scanInterval is the shortest time between two scans of the marks. While nodes are maintained, their marks change all the time.
+	scanInterval = time.Second
 	// askOpenAfter is after how long the state of an open workflow is read again, by a look-up or with a list. It is shorter than the resync interval of a
 	// wait, so that each resync reads it.
 	askOpenAfter = 20 * time.Second
@@ -121,9 +123,16 @@ func (s *Activities) AwaitOrphans(ctx context.Context, in AwaitOrphansInput) (Or
 	}
 	search := &search{cluster: cluster, in: in, allowed: s.Clusters.Allowed(), server: s.Temporal, owners: s.ownersOf(ctx, in), quiet: s.quiet(), emptySince: time.Now()}
 	var found Orphans
+	var earliest time.Time
 	err = activitykit.Waits{}.Await(ctx, cluster, watchedKinds(cluster), func(ctx context.Context) (temporal.Observation, bool, error) {
+		select {
+		case <-ctx.Done():
+			return temporal.Observation{}, false, ctx.Err()
+		case <-time.After(time.Until(earliest)):
+		}
 		var err error
 		found, err = search.read(ctx, cluster.Cache)
+		earliest = time.Now().Add(scanInterval)
 		return temporal.Observation{}, found.Quiet || len(found.Orphans)+len(found.Gone)+len(found.LookUp) > 0 || !slices.Equal(found.Unknown, in.Unknown), err
 	})
 	return found, activitykit.Explain(cluster, "find the marks of closed workflows", err)

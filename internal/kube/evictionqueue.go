@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"sync"
@@ -15,11 +16,14 @@ const (
 	maxEvictions = 16
 	// lateAnswer is when an unanswered eviction stops counting: a slow webhook delays no other pod.
 	lateAnswer = time.Second
+	// oldestTurn: each fourth eviction is one of the node that waits longest.
+	oldestTurn = 4
 )
 
-// evictionQueue shares the rate limit of a cluster fairly among drains: each node in turn gets one eviction. The limiter itself is first come, first served:
-// fifty nodes with 250 pods each would delay the fifty-first, and every cordon, by 40 s. Only one eviction at a time waits for the limiter, so no
-// other request waits behind more than that.
+// evictionQueue shares the rate limit of a cluster among drains: the node with the fewest waiting evictions is first, so that drains end one after the other
+// and a small one passes large ones; each fourth eviction is one of the node that waits longest, so that small drains cannot hold up a large one. The limiter
+// itself is first come, first served: fifty nodes with 250 pods each would delay the fifty-first, and every cordon, by 40 s. Only one eviction at a time waits
+// for the limiter, so no other request waits behind more than that.
 type evictionQueue struct {
 	limit flowcontrol.RateLimiter
 	// inFlight are the evictions that wait for their answer.
@@ -28,9 +32,11 @@ type evictionQueue struct {
 	mu sync.Mutex
 	// waiting are the evictions that wait, by node; closing the channel starts one.
 	waiting map[string][]chan struct{}
-	// order of the waiting nodes.
+	// order of the waiting nodes, the longest waiting first.
 	order   []string
 	serving bool
+	// turns counts the evictions that have started.
+	turns int
 }
 
 func newEvictionQueue(limit flowcontrol.RateLimiter) *evictionQueue {
@@ -106,19 +112,23 @@ func (t *evictionQueue) awaited() bool {
 	return t.serving
 }
 
-// next starts one eviction of the first node in order, and puts the node last if it has more. It reports whether one waited.
+// next starts one eviction, and reports whether one waited.
 func (t *evictionQueue) next() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if len(t.order) == 0 {
 		return false // it was cancelled
 	}
+	t.turns++
 	node := t.order[0]
+	if t.turns%oldestTurn != 0 {
+		node = slices.MinFunc(t.order, func(a, b string) int { return cmp.Compare(len(t.waiting[a]), len(t.waiting[b])) })
+	}
 	queue := t.waiting[node]
 	close(queue[0])
-	t.forget(node)
-	if len(queue) > 1 {
-		t.waiting[node], t.order = queue[1:], append(t.order, node)
+	t.waiting[node] = queue[1:]
+	if len(queue) == 1 {
+		t.forget(node)
 	}
 	return true
 }

@@ -3,6 +3,8 @@ package kube
 import (
 	"context"
 	"fmt"
+	"math"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,20 +23,56 @@ type manualLimiter struct {
 
 func (s manualLimiter) Accept() { <-s.tokens }
 
-func TestASmallDrainIsNotDelayedByFiftyLargeOnes(t *testing.T) {
+// queueOf returns a queue of which the test starts the evictions.
+func queueOf() *evictionQueue {
 	queue := newEvictionQueue(nil)
-	queue.serving = true // the test starts the evictions
+	queue.serving = true
+	return queue
+}
+
+func TestASmallDrainIsNotDelayedByFiftyLargeOnes(t *testing.T) {
+	queue := queueOf()
 	for node := range 50 {
 		for range 250 {
 			queue.join(fmt.Sprintf("large-%d", node))
 		}
 	}
 	small := []chan struct{}{queue.join("small"), queue.join("small"), queue.join("small")}
-	for range 3 * 51 {
+	for range len(small) + 1 {
 		queue.next()
 	}
 	for _, start := range small {
 		require.True(t, started(start), "it waits behind 12,500 earlier evictions")
+	}
+}
+
+func TestALargeDrainIsNotHeldUpBySmallOnes(t *testing.T) {
+	queue := queueOf()
+	large := []chan struct{}{queue.join("large"), queue.join("large"), queue.join("large")}
+	for i := range oldestTurn * len(large) {
+		queue.join(fmt.Sprintf("small-%d", i))
+		queue.next()
+	}
+	for _, start := range large {
+		require.True(t, started(start), "new small drains are always first")
+	}
+}
+
+func TestDrainsOfTheSameSizeEndOneAfterTheOther(t *testing.T) {
+	queue := queueOf()
+	pods := map[string][]chan struct{}{}
+	for _, node := range []string{"a", "b", "c"} {
+		for range 10 {
+			pods[node] = append(pods[node], queue.join(node))
+		}
+	}
+	for _, node := range []string{"a", "b", "c"} {
+		for range 10 {
+			queue.next()
+		}
+		for _, start := range pods[node] {
+			require.True(t, started(start), "the evictions from %s wait for those from another node", node)
+		}
 	}
 }
 
@@ -110,21 +148,31 @@ func TestConcurrentEvictionsAreLimitedAndLateAnswersStopCounting(t *testing.T) {
 	})
 }
 
-// In any order of joins and cancellations, no other node starts two evictions while a node waits, each node's evictions start in order, and a waiting
-// eviction always starts.
+// In any order of joins and cancellations, one waiting eviction starts at a time, the evictions of a node start in order, the node with the fewest is first,
+// and while a node waits longest, one of its evictions follows at most three of others.
 func TestTheEvictionQueueIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		queue := newEvictionQueue(nil)
-		queue.serving = true // the test starts the evictions
+		queue := queueOf()
 		queued := map[string][]chan struct{}{}
-		// overtaken counts, for each waiting node, the evictions that each other node started.
-		overtaken := map[string]map[string]int{}
+		// waiting are the nodes in the order in which they began to wait, and passed is how many evictions of others have started while the first one waited longest.
+		var waiting []string
+		passed := 0
+		remove := func(node string, i int) {
+			queued[node] = slices.Delete(queued[node], i, i+1)
+			if len(queued[node]) > 0 {
+				return
+			}
+			if waiting[0] == node {
+				passed = 0
+			}
+			waiting = slices.DeleteFunc(waiting, func(other string) bool { return other == node })
+		}
 		node := rapid.SampledFrom([]string{"a", "b", "c", "d"})
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				n := node.Draw(t, "node")
 				if len(queued[n]) == 0 {
-					overtaken[n] = map[string]int{}
+					waiting = append(waiting, n)
 				}
 				queued[n] = append(queued[n], queue.join(n))
 			},
@@ -135,33 +183,33 @@ func TestTheEvictionQueueIsFair(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(queued[n])-1).Draw(t, "which")
 				queue.leave(n, queued[n][i])
-				queued[n] = append(append([]chan struct{}{}, queued[n][:i]...), queued[n][i+1:]...)
+				remove(n, i)
 			},
 			"turn": func(t *rapid.T) {
-				queue.next()
-				startedNode := ""
-				for n, queue := range queued {
-					for i, start := range queue {
+				require.Equal(t, len(waiting) > 0, queue.next())
+				var begun []string
+				fewest := math.MaxInt
+				for _, n := range waiting {
+					fewest = min(fewest, len(queued[n]))
+					for i, start := range queued[n] {
 						if started(start) {
-							require.Empty(t, startedNode, "one eviction starts at a time")
 							require.Zero(t, i, "in the order of arrival")
-							startedNode = n
+							begun = append(begun, n)
 						}
 					}
 				}
-				if startedNode == "" {
-					for n, queue := range queued {
-						require.Empty(t, queue, "%s waits", n)
-					}
+				if len(waiting) == 0 {
 					return
 				}
-				queued[startedNode], overtaken[startedNode] = queued[startedNode][1:], map[string]int{}
-				for n, queue := range queued {
-					if n != startedNode && len(queue) > 0 {
-						overtaken[n][startedNode]++
-						require.LessOrEqual(t, overtaken[n][startedNode], 1, "%s waited while %s started two evictions", n, startedNode)
-					}
+				require.Len(t, begun, 1, "one eviction starts at a time")
+				if begun[0] == waiting[0] {
+					passed = 0
+				} else {
+					passed++
+					require.Len(t, queued[begun[0]], fewest, "another node has fewer")
 				}
+				require.Less(t, passed, oldestTurn, "%s waits", waiting[0])
+				remove(begun[0], 0)
 			},
 		})
 	})

@@ -20,16 +20,16 @@ type Evictions struct {
 
 func newEvictions(config *rest.Config, connections *http.Client) (Evictions, error) {
 	// The rate limit is shared with all requests, but evictions wait for it in the fair queue.
-	inTurns := rest.CopyConfig(config)
-	inTurns.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
-	core, err := coreclient.NewForConfigAndClient(inTurns, connections)
+	unlimited := rest.CopyConfig(config)
+	unlimited.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
+	core, err := coreclient.NewForConfigAndClient(unlimited, connections)
 	if err != nil {
 		return Evictions{}, err
 	}
 	return Evictions{core: core.RESTClient(), queue: newEvictionQueue(config.RateLimiter)}, nil
 }
 
-// From returns the evictions from one node. Nodes take turns.
+// From returns the evictions from one node. All nodes share a queue.
 func (e Evictions) From(node string) Evictions {
 	e.node = node
 	return e

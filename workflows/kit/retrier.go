@@ -20,7 +20,7 @@ import (
 const (
 	// EffectTimeout limits one attempt of a short activity, and LocalTimeout that of a local activity: all else that its workflow does waits meanwhile.
 	EffectTimeout = 10 * time.Second
-	LocalTimeout  = time.Second
+	LocalTimeout  = 2 * time.Second
 	// HeartbeatTimeout is the maximum time between heartbeats of a waiting activity. After it, another worker takes over.
 	HeartbeatTimeout = 30 * time.Second
 	// WatchHeartbeatTimeout is the same for watches on which decisions depend: until another worker takes over, decisions use old observations.
