@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	"go.temporal.io/sdk/activity"
 	"go.temporal.io/sdk/converter"
@@ -192,6 +193,40 @@ func TestUrgentChangesAreReportedImmediatelyButRateLimited(t *testing.T) {
 			require.Equal(t, want, got)
 		})
 	}
+}
+
+func TestProgressIsReportedInPartsAndAnotherReasonAtOnce(t *testing.T) {
+	evicting := func(evicted int32) temporal.Observation {
+		return temporal.Observation{Wait: &drydockv1.Wait{Reason: "Evicting"}, Drain: &maintenancev1.DrainStatus{Evicted: evicted}}
+	}
+	blocked := temporal.Observation{Wait: &drydockv1.Wait{Reason: "BlockedByBudget"}}
+	synctest.Test(t, func(t *testing.T) {
+		reported := &activitytest.Signals{}
+		environment := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+		observe := func(ctx context.Context) error {
+			r := activitykit.NewReport(ctx, nil)
+			defer r.Start(ctx, reported)()
+			r.Observe(evicting(0))
+			time.Sleep(time.Minute)
+			for evicted := range int32(3) {
+				r.Observe(evicting(evicted + 1))
+				time.Sleep(time.Second)
+			}
+			assert.Len(t, reported.Reasons(), 1, "more progress may follow")
+			time.Sleep(2 * time.Second)
+			assert.Len(t, reported.Reasons(), 2, "5 s after the change")
+			time.Sleep(time.Minute)
+			r.Observe(blocked)
+			time.Sleep(time.Millisecond)
+			return nil
+		}
+		environment.RegisterActivity(observe)
+		_, err := environment.ExecuteActivity(observe)
+		require.NoError(t, err)
+		require.Len(t, reported.Observed, 3)
+		require.EqualValues(t, 3, reported.Observed[1].Drain.Evicted)
+		require.Equal(t, blocked.Wait.Reason, reported.Observed[2].Wait.Reason)
+	})
 }
 
 func TestAWaitThatEndsImmediatelyIsNotReported(t *testing.T) {

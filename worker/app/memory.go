@@ -5,16 +5,25 @@ import (
 	"log/slog"
 	"math"
 	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/KimMachineGun/automemlimit/memlimit"
+	"go.temporal.io/sdk/worker"
 )
 
-// memoryLimitInterval is how often the limit is read again: that of a running container may change.
-const memoryLimitInterval = time.Minute
+const (
+	// memoryLimitInterval is how often the limit is read again: that of a running container may change.
+	memoryLimitInterval = time.Minute
+	// memoryPerWorkflow is the share of the memory limit for each workflow that a worker keeps in memory between two tasks. A maintenance that waits takes
+	// at most 0.3 MiB (docs/performance.md).
+	memoryPerWorkflow = 1 << 20
+	// fewestWorkflows and mostWorkflows limit how many a worker keeps; mostWorkflows is the SDK's default.
+	fewestWorkflows, mostWorkflows = 100, 10_000
+)
 
 // limitMemory makes Go collect garbage more often when the program comes near the memory limit of its container, which would end it. GOMEMLIMIT in the environment
-// takes precedence.
+// takes precedence. The workflows that wait do not fill that memory: those that do not fit are read from Temporal again for their next task. No worker may have started yet.
 func limitMemory(ctx context.Context, log *slog.Logger) {
 	limit, err := memlimit.Set(memlimit.WithRefreshInterval(ctx, memoryLimitInterval))
 	switch {
@@ -25,4 +34,10 @@ func limitMemory(ctx context.Context, log *slog.Logger) {
 	case limit < math.MaxInt64:
 		log.Info("memory limit of Go", "bytes", limit)
 	}
+	worker.SetStickyWorkflowCacheSize(workflowsInMemory(debug.SetMemoryLimit(-1)))
+}
+
+// workflowsInMemory is how many workflows a worker keeps in memory with a memory limit in bytes.
+func workflowsInMemory(limit int64) int {
+	return int(min(max(limit/memoryPerWorkflow, fewestWorkflows), mostWorkflows))
 }

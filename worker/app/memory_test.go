@@ -2,6 +2,7 @@ package app
 
 import (
 	"log/slog"
+	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +13,12 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+func TestAWorkerKeepsAsManyWorkflowsAsFitInItsMemory(t *testing.T) {
+	for limit, workflows := range map[int64]int{1: 100, 900 << 20: 900, 64 << 30: 10_000, math.MaxInt64: 10_000} {
+		require.Equal(t, workflows, workflowsInMemory(limit), "limit of %d bytes", limit)
+	}
+}
 
 // TestTheMemoryLimitOfTheContainerIsThatOfGo runs this test again in a group of processes with a limit, as container runtimes do.
 func TestTheMemoryLimitOfTheContainerIsThatOfGo(t *testing.T) {
