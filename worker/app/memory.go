@@ -18,8 +18,9 @@ const (
 	// memoryPerWorkflow is the share of the memory limit for each workflow that a worker keeps in memory between two tasks. A maintenance that waits takes
 	// at most 0.3 MiB (docs/performance.md).
 	memoryPerWorkflow = 1 << 20
-	// fewestWorkflows and mostWorkflows limit how many a worker keeps; mostWorkflows is the SDK's default.
-	fewestWorkflows, mostWorkflows = 100, 10_000
+	// fewestWorkflows and mostWorkflows limit how many a worker keeps, also without a memory limit. Those in progress are far fewer, and
+	// to keep all that wait did not make 2,000 requests in a queue faster (docs/performance.md).
+	fewestWorkflows, mostWorkflows = 100, 3_000
 )
 
 // limitMemory makes Go collect garbage more often when the program comes near the memory limit of its container, which would end it. GOMEMLIMIT in the environment

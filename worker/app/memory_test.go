@@ -15,7 +15,7 @@ import (
 )
 
 func TestAWorkerKeepsAsManyWorkflowsAsFitInItsMemory(t *testing.T) {
-	for limit, workflows := range map[int64]int{1: 100, 900 << 20: 900, 64 << 30: 10_000, math.MaxInt64: 10_000} {
+	for limit, workflows := range map[int64]int{1: 100, 900 << 20: 900, 64 << 30: 3_000, math.MaxInt64: 3_000} {
 		require.Equal(t, workflows, workflowsInMemory(limit), "limit of %d bytes", limit)
 	}
 }
