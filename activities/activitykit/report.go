@@ -19,7 +19,7 @@ import (
 const (
 	// heartbeatInterval is the shortest interval between heartbeats.
 	heartbeatInterval = 2 * time.Second
-	// reportInterval is the delay of the first report, and the minimum interval between reports: short waits are not reported, because each report costs the
+	// reportInterval is the delay of the first report and of progress, and the minimum interval between reports: short waits are not reported, because each report costs the
 	// workflow a task. With its spread, people see a change within 5 s. longReportInterval applies to waits that keep changing, and longestReportInterval to
 	// those that change for days.
 	reportInterval        = 3600 * time.Millisecond
@@ -35,6 +35,8 @@ type Report struct {
 	deadline *time.Time
 	// Sent counts the reports of the wait, including those of earlier activities.
 	Sent int
+	// reported is the last report of this attempt or, unless another observation followed it, of the one before.
+	reported temporal.Observation
 	// Writes: the activity writes while it waits, so it must learn soon that its workflow has closed or cancelled it.
 	Writes bool
 
@@ -48,6 +50,8 @@ type heartbeatDetails struct {
 	temporal.Observation
 	// Sent counts the reports.
 	Sent int `json:"sent,omitempty"`
+	// Unreported: the observation is not that of the last report.
+	Unreported bool `json:"unreported,omitempty"`
 	// At is when the heartbeat was sent, by Temporal's clock.
 	At time.Time `json:"at,omitzero"`
 }
@@ -67,6 +71,9 @@ func NewReport(ctx context.Context, deadline *time.Time) *Report {
 		temporal.StateOf(ctx, &before)
 	}
 	r.latest, r.Sent = before.Observation, before.Sent
+	if temporal.OnlyAnswers(ctx) && r.Sent > 0 && !before.Unreported { // the report ended the attempt before
+		r.reported = r.latest
+	}
 	return r
 }
 
@@ -140,10 +147,9 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 	heartbeat := time.NewTimer(heartbeatInterval)
 	defer heartbeat.Stop()
 	var due <-chan time.Time
-	var reported temporal.Observation
 	earliest := time.Now().Add(spread(reportInterval))
-	if temporal.OnlyAnswers(ctx) && r.Sent > 0 { // the report before ended the attempt before
-		reported, earliest = r.Observed(), time.Now().Add(spread(pauseAfter(r.Sent)))
+	if temporal.OnlyAnswers(ctx) && r.Sent > 0 {
+		earliest = time.Now().Add(spread(pauseAfter(r.Sent)))
 	}
 	for {
 		select {
@@ -162,9 +168,9 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 		case <-r.changed:
 			switch {
 			case workflows == nil && !temporal.OnlyAnswers(ctx):
-			case r.urgent(reported):
+			case r.urgent():
 				due = time.After(0)
-			case due == nil && r.progresses(reported): // more of it may follow
+			case due == nil && r.progresses():
 				due = time.After(max(time.Until(earliest), spread(reportInterval)))
 			case due == nil:
 				due = time.After(time.Until(earliest))
@@ -172,13 +178,13 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 		case <-due:
 			r.Sent++
 			due, earliest = nil, time.Now().Add(spread(pauseAfter(r.Sent)))
-			if latest := r.Observed(); !equality.Semantic.DeepEqual(latest, reported) {
+			if latest := r.Observed(); !equality.Semantic.DeepEqual(latest, r.reported) {
 				if err := r.send(ctx, workflows, latest); err != nil {
 					activity.GetLogger(ctx).Warn("failed to report the current wait to the workflow; will retry", "error", err)
 					due = time.After(reportInterval)
 					continue
 				}
-				reported = latest
+				r.reported = latest
 			}
 		}
 	}
@@ -203,19 +209,24 @@ func HeartbeatFor(ctx context.Context, pause time.Duration) error {
 }
 
 func (r *Report) heartbeat(ctx context.Context) {
-	activity.RecordHeartbeat(ctx, heartbeatDetails{Observation: r.Observed(), Sent: r.Sent, At: temporal.Now(ctx)})
+	latest := r.Observed()
+	activity.RecordHeartbeat(ctx, heartbeatDetails{Observation: latest, Sent: r.Sent, Unreported: !equality.Semantic.DeepEqual(latest, r.reported), At: temporal.Now(ctx)})
 }
 
 // urgent reports whether the observation is urgent and has another reason than the last report. After many reports, urgent ones wait like others.
-func (r *Report) urgent(reported temporal.Observation) bool {
+func (r *Report) urgent() bool {
 	latest := r.Observed()
-	return latest.Urgent && r.Sent < usualReports && !r.progresses(reported)
+	return latest.Urgent && r.Sent < usualReports && !r.sameReason(latest)
 }
 
-// progresses reports whether the observation has the reason of the last report.
-func (r *Report) progresses(reported temporal.Observation) bool {
+// progresses reports whether a drain has only made progress since the last report: more may follow soon.
+func (r *Report) progresses() bool {
 	latest := r.Observed()
-	return latest.Wait != nil && reported.Wait != nil && latest.Wait.Reason == reported.Wait.Reason
+	return latest.Drain != nil && r.sameReason(latest)
+}
+
+func (r *Report) sameReason(latest temporal.Observation) bool {
+	return latest.Wait != nil && r.reported.Wait != nil && latest.Wait.Reason == r.reported.Wait.Reason
 }
 
 const (

@@ -195,7 +195,7 @@ func TestUrgentChangesAreReportedImmediatelyButRateLimited(t *testing.T) {
 	}
 }
 
-func TestProgressIsReportedInPartsAndAnotherReasonAtOnce(t *testing.T) {
+func TestProgressOfADrainIsReportedInPartsAndAnotherReasonAtOnce(t *testing.T) {
 	evicting := func(evicted int32) temporal.Observation {
 		return temporal.Observation{Wait: &drydockv1.Wait{Reason: "Evicting"}, Drain: &maintenancev1.DrainStatus{Evicted: evicted}}
 	}
@@ -227,6 +227,35 @@ func TestProgressIsReportedInPartsAndAnotherReasonAtOnce(t *testing.T) {
 		require.EqualValues(t, 3, reported.Observed[1].Drain.Evicted)
 		require.Equal(t, blocked.Wait.Reason, reported.Observed[2].Wait.Reason)
 	})
+}
+
+func TestAChangeAfterTheLastReportIsReportedByTheNextAttempt(t *testing.T) {
+	const name = "Observe"
+	observation := temporal.Observation{
+		Activity: name, Wait: &drydockv1.Wait{Reason: "Evicting", Since: metav1.Unix(1, 0)}, Drain: &maintenancev1.DrainStatus{Evicted: 7},
+	}
+	for unreported, ends := range map[bool]string{true: temporal.ErrMessage, false: ""} {
+		synctest.Test(t, func(t *testing.T) {
+			environment := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
+			environment.SetWorkerOptions(worker.Options{Interceptors: []interceptor.WorkerInterceptor{&temporal.AnswersOnly{}}})
+			environment.SetHeartbeatDetails(activitykit.HeartbeatDetails{Observation: observation, Sent: 1, Unreported: unreported})
+			observe := func(ctx context.Context) error {
+				r := activitykit.NewReport(ctx, nil)
+				defer r.Start(ctx, nil)()
+				before := r.Observed()
+				r.Observe(before)
+				select {
+				case <-ctx.Done():
+					return ctx.Err()
+				case <-time.After(time.Minute):
+					return nil
+				}
+			}
+			environment.RegisterActivityWithOptions(observe, activity.RegisterOptions{Name: name})
+			_, err := environment.ExecuteActivity(name)
+			require.Equal(t, ends, temporal.ErrorType(err), "unreported: %v", unreported)
+		})
+	}
 }
 
 func TestAWaitThatEndsImmediatelyIsNotReported(t *testing.T) {

@@ -84,7 +84,7 @@ func TestAMarkOfAnUnknownHolderIsReportedOnce(t *testing.T) {
 		assert.NoError(t, err)
 		ended <- next
 	}()
-	require.Never(t, func() bool { return len(ended) > 0 }, time.Second, 50*time.Millisecond)
+	require.Never(t, func() bool { return len(ended) > 0 }, 2*scanInterval, 50*time.Millisecond)
 	activitytest.ReturnNode(t, ref)
 	require.NotContains(t, (<-ended).Unknown, mark)
 }

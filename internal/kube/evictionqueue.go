@@ -16,12 +16,12 @@ const (
 	maxEvictions = 16
 	// lateAnswer is when an unanswered eviction stops counting: a slow webhook delays no other pod.
 	lateAnswer = time.Second
-	// oldestTurn: each fourth eviction is one of the node that waits longest.
-	oldestTurn = 4
+	// fairTurn: every eighth eviction is one of the node that has waited longest.
+	fairTurn = 8
 )
 
 // evictionQueue shares the rate limit of a cluster among drains: the node with the fewest waiting evictions is first, so that drains end one after the other
-// and a small one passes large ones; each fourth eviction is one of the node that waits longest, so that small drains cannot hold up a large one. The limiter
+// and a small one passes large ones. Every eighth eviction is one of the node that has waited longest, so that others cannot hold it up. The limiter
 // itself is first come, first served: fifty nodes with 250 pods each would delay the fifty-first, and every cordon, by 40 s. Only one eviction at a time waits
 // for the limiter, so no other request waits behind more than that.
 type evictionQueue struct {
@@ -32,7 +32,7 @@ type evictionQueue struct {
 	mu sync.Mutex
 	// waiting are the evictions that wait, by node; closing the channel starts one.
 	waiting map[string][]chan struct{}
-	// order of the waiting nodes, the longest waiting first.
+	// order of the waiting nodes: by when they began to wait, or had their last fair turn.
 	order   []string
 	serving bool
 	// turns counts the evictions that have started.
@@ -120,15 +120,18 @@ func (t *evictionQueue) next() bool {
 		return false // it was cancelled
 	}
 	t.turns++
-	node := t.order[0]
-	if t.turns%oldestTurn != 0 {
+	node, fair := t.order[0], t.turns%fairTurn == 0
+	if !fair {
 		node = slices.MinFunc(t.order, func(a, b string) int { return cmp.Compare(len(t.waiting[a]), len(t.waiting[b])) })
 	}
 	queue := t.waiting[node]
 	close(queue[0])
 	t.waiting[node] = queue[1:]
-	if len(queue) == 1 {
+	switch {
+	case len(queue) == 1:
 		t.forget(node)
+	case fair:
+		t.order = append(t.order[1:], node)
 	}
 	return true
 }

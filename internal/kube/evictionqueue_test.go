@@ -49,12 +49,29 @@ func TestASmallDrainIsNotDelayedByFiftyLargeOnes(t *testing.T) {
 func TestALargeDrainIsNotHeldUpBySmallOnes(t *testing.T) {
 	queue := queueOf()
 	large := []chan struct{}{queue.join("large"), queue.join("large"), queue.join("large")}
-	for i := range oldestTurn * len(large) {
+	for i := range fairTurn * len(large) {
 		queue.join(fmt.Sprintf("small-%d", i))
 		queue.next()
 	}
 	for _, start := range large {
 		require.True(t, started(start), "new small drains are always first")
+	}
+}
+
+func TestNoDrainWaitsForTheEndOfALargeOneThatKeepsTrying(t *testing.T) {
+	queue := queueOf()
+	const nodes = 3
+	for range 250 {
+		queue.join("large")
+	}
+	medium := []chan struct{}{queue.join("medium"), queue.join("medium")}
+	for i := range fairTurn * nodes * len(medium) {
+		queue.join("large")
+		queue.join(fmt.Sprintf("small-%d", i))
+		queue.next()
+	}
+	for _, start := range medium {
+		require.True(t, started(start), "the large and the small drains are always first")
 	}
 }
 
@@ -66,14 +83,19 @@ func TestDrainsOfTheSameSizeEndOneAfterTheOther(t *testing.T) {
 			pods[node] = append(pods[node], queue.join(node))
 		}
 	}
-	for _, node := range []string{"a", "b", "c"} {
-		for range 10 {
-			queue.next()
-		}
-		for _, start := range pods[node] {
-			require.True(t, started(start), "the evictions from %s wait for those from another node", node)
+	var ended []int
+	for turn := range 30 {
+		queue.next()
+		for node, starts := range pods {
+			if !slices.ContainsFunc(starts, func(start chan struct{}) bool { return !started(start) }) {
+				ended = append(ended, turn+1)
+				delete(pods, node)
+			}
 		}
 	}
+	require.Len(t, ended, 3)
+	require.LessOrEqual(t, ended[0], 12, "it shares its turns with others")
+	require.LessOrEqual(t, ended[1], 22, "it shares its turns with the last")
 }
 
 func started(start chan struct{}) bool {
@@ -148,31 +170,22 @@ func TestConcurrentEvictionsAreLimitedAndLateAnswersStopCounting(t *testing.T) {
 	})
 }
 
-// In any order of joins and cancellations, one waiting eviction starts at a time, the evictions of a node start in order, the node with the fewest is first,
-// and while a node waits longest, one of its evictions follows at most three of others.
+// In any order of joins and cancellations, one waiting eviction starts at a time, the evictions of a node start in order, the node with the fewest is first
+// but for every eighth eviction, and no node waits for more than eight evictions for each node that waits.
 func TestTheEvictionQueueIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		queue := queueOf()
 		queued := map[string][]chan struct{}{}
-		// waiting are the nodes in the order in which they began to wait, and passed is how many evictions of others have started while the first one waited longest.
-		var waiting []string
-		passed := 0
-		remove := func(node string, i int) {
-			queued[node] = slices.Delete(queued[node], i, i+1)
-			if len(queued[node]) > 0 {
-				return
-			}
-			if waiting[0] == node {
-				passed = 0
-			}
-			waiting = slices.DeleteFunc(waiting, func(other string) bool { return other == node })
-		}
-		node := rapid.SampledFrom([]string{"a", "b", "c", "d"})
+		// passed is, for each waiting node, how many evictions of others have started since its last one.
+		passed := map[string]int{}
+		turns := 0
+		nodes := []string{"a", "b", "c", "d"}
+		node := rapid.SampledFrom(nodes)
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				n := node.Draw(t, "node")
 				if len(queued[n]) == 0 {
-					waiting = append(waiting, n)
+					passed[n] = 0
 				}
 				queued[n] = append(queued[n], queue.join(n))
 			},
@@ -183,14 +196,15 @@ func TestTheEvictionQueueIsFair(t *testing.T) {
 				}
 				i := rapid.IntRange(0, len(queued[n])-1).Draw(t, "which")
 				queue.leave(n, queued[n][i])
-				remove(n, i)
+				queued[n] = slices.Delete(queued[n], i, i+1)
 			},
 			"turn": func(t *rapid.T) {
-				require.Equal(t, len(waiting) > 0, queue.next())
-				var begun []string
-				fewest := math.MaxInt
-				for _, n := range waiting {
-					fewest = min(fewest, len(queued[n]))
+				fewest, begun := math.MaxInt, []string(nil)
+				one := queue.next()
+				for _, n := range nodes {
+					if len(queued[n]) > 0 {
+						fewest = min(fewest, len(queued[n]))
+					}
 					for i, start := range queued[n] {
 						if started(start) {
 							require.Zero(t, i, "in the order of arrival")
@@ -198,18 +212,21 @@ func TestTheEvictionQueueIsFair(t *testing.T) {
 						}
 					}
 				}
-				if len(waiting) == 0 {
+				require.Equal(t, fewest < math.MaxInt, one)
+				if !one {
 					return
 				}
 				require.Len(t, begun, 1, "one eviction starts at a time")
-				if begun[0] == waiting[0] {
-					passed = 0
-				} else {
-					passed++
+				if turns++; turns%fairTurn != 0 {
 					require.Len(t, queued[begun[0]], fewest, "another node has fewer")
 				}
-				require.Less(t, passed, oldestTurn, "%s waits", waiting[0])
-				remove(begun[0], 0)
+				for _, n := range nodes {
+					passed[n]++
+					if len(queued[n]) > 0 && n != begun[0] {
+						require.LessOrEqual(t, passed[n], fairTurn*len(nodes), "%s waits", n)
+					}
+				}
+				queued[begun[0]], passed[begun[0]] = queued[begun[0]][1:], 0
 			},
 		})
 	})

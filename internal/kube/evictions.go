@@ -19,7 +19,7 @@ type Evictions struct {
 }
 
 func newEvictions(config *rest.Config, connections *http.Client) (Evictions, error) {
-	// The rate limit is shared with all requests, but evictions wait for it in the fair queue.
+	// The rate limit is shared with all requests, but evictions wait for it in the queue.
 	unlimited := rest.CopyConfig(config)
 	unlimited.RateLimiter = flowcontrol.NewFakeAlwaysRateLimiter()
 	core, err := coreclient.NewForConfigAndClient(unlimited, connections)
