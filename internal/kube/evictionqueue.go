@@ -16,12 +16,12 @@ const (
 	maxEvictions = 16
 	// lateAnswer is when an unanswered eviction stops counting: a slow webhook delays no other pod.
 	lateAnswer = time.Second
-	// fairTurn: every eighth eviction is one of the node that has waited longest.
-	fairTurn = 8
+	// fairTurn: every sixteenth eviction is one of the node that has waited longest.
+	fairTurn = 16
 )
 
 // evictionQueue shares the rate limit of a cluster among drains: the node with the fewest waiting evictions is first, so that drains end one after the other
-// and a small one passes large ones. Every eighth eviction is one of the node that has waited longest, so that others cannot hold it up. The limiter
+// and a small one passes large ones. Every sixteenth eviction is one of the node that has waited longest, so that others cannot hold it up. The limiter
 // itself is first come, first served: fifty nodes with 250 pods each would delay the fifty-first, and every cordon, by 40 s. Only one eviction at a time waits
 // for the limiter, so no other request waits behind more than that.
 type evictionQueue struct {

@@ -171,7 +171,7 @@ func TestConcurrentEvictionsAreLimitedAndLateAnswersStopCounting(t *testing.T) {
 }
 
 // In any order of joins and cancellations, one waiting eviction starts at a time, the evictions of a node start in order, the node with the fewest is first
-// but for every eighth eviction, and no node waits for more than eight evictions for each node that waits.
+// but for every sixteenth eviction, and no node waits for more than sixteen evictions for each node that waits.
 func TestTheEvictionQueueIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		queue := queueOf()
