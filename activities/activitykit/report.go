@@ -19,8 +19,8 @@ import (
 const (
 	// heartbeatInterval is the shortest interval between heartbeats.
 	heartbeatInterval = 2 * time.Second
-	// reportInterval is the delay of the first report and of progress, and the minimum interval between reports: short waits are not reported, because each report costs the
-	// workflow a task. With its spread, people see a change within 5 s. longReportInterval applies to waits that keep changing, and longestReportInterval to
+	// reportInterval is the delay of the first report and of progress, and the minimum interval between reports: short waits are not reported, because each
+	// report costs the workflow a task. With its spread, people see a change within 5 s. longReportInterval applies to waits that keep changing, and longestReportInterval to
 	// those that change for days.
 	reportInterval        = 3600 * time.Millisecond
 	longReportInterval    = 5 * time.Minute
@@ -35,10 +35,10 @@ type Report struct {
 	deadline *time.Time
 	// Sent counts the reports of the wait, including those of earlier activities.
 	Sent int
-	// reported is the last report of this attempt or, unless another observation followed it, of the one before.
-	reported temporal.Observation
 	// Writes: the activity writes while it waits, so it must learn soon that its workflow has closed or cancelled it.
 	Writes bool
+	// reported is the last report of this attempt or, if that report ended it, of the attempt before. Only the goroutine of Start changes it.
+	reported temporal.Observation
 
 	mu      sync.Mutex
 	latest  temporal.Observation

@@ -46,32 +46,21 @@ func TestASmallDrainIsNotDelayedByFiftyLargeOnes(t *testing.T) {
 	}
 }
 
-func TestALargeDrainIsNotHeldUpBySmallOnes(t *testing.T) {
-	queue := queueOf()
-	large := []chan struct{}{queue.join("large"), queue.join("large"), queue.join("large")}
-	for i := range fairTurn * len(large) {
-		queue.join(fmt.Sprintf("small-%d", i))
-		queue.next()
-	}
-	for _, start := range large {
-		require.True(t, started(start), "new small drains are always first")
-	}
-}
-
-func TestNoDrainWaitsForTheEndOfALargeOneThatKeepsTrying(t *testing.T) {
+func TestNoDrainIsHeldUpBySmallOnesOrByALargeOneThatKeepsTrying(t *testing.T) {
 	queue := queueOf()
 	const nodes = 3
+	first := []chan struct{}{queue.join("large")}
 	for range 250 {
 		queue.join("large")
 	}
-	medium := []chan struct{}{queue.join("medium"), queue.join("medium")}
-	for i := range fairTurn * nodes * len(medium) {
+	first = append(first, queue.join("medium"), queue.join("medium"))
+	for i := range fairTurn * nodes * len(first) {
 		queue.join("large")
 		queue.join(fmt.Sprintf("small-%d", i))
 		queue.next()
 	}
-	for _, start := range medium {
-		require.True(t, started(start), "the large and the small drains are always first")
+	for i, start := range first {
+		require.True(t, started(start), "eviction %d: others are always first", i)
 	}
 }
 
