@@ -3,7 +3,6 @@ package kube
 import (
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
@@ -159,24 +158,63 @@ func TestConcurrentEvictionsAreLimitedAndLateAnswersStopCounting(t *testing.T) {
 	})
 }
 
-// In any order of joins and cancellations, one waiting eviction starts at a time, the evictions of a node start in order, the node with the fewest is first
-// but for every sixteenth eviction, and no node waits for more than sixteen evictions for each node that waits.
+// In any order of joins and cancellations, one waiting eviction starts at a time, the evictions of a node start in order, and the node with the fewest is first;
+// every sixteenth is from the node that began to wait, or had its last such turn, before all others.
 func TestTheEvictionQueueIsFair(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		queue := queueOf()
 		queued := map[string][]chan struct{}{}
-		// passed is, for each waiting node, how many evictions of others have started since its last one.
-		passed := map[string]int{}
-		turns := 0
+		// since orders the nodes: by the event with which each began to wait, or had its last fair turn.
+		since := map[string]int{}
+		turns, events := 0, 0
 		nodes := []string{"a", "b", "c", "d"}
 		node := rapid.SampledFrom(nodes)
+		join := func(n string) {
+			if events++; len(queued[n]) == 0 {
+				since[n] = events
+			}
+			queued[n] = append(queued[n], queue.join(n))
+		}
+		turn := func(t *rapid.T) {
+			var waiting, begun []string
+			one := queue.next()
+			for _, n := range nodes {
+				if len(queued[n]) > 0 {
+					waiting = append(waiting, n)
+				}
+				for i, start := range queued[n] {
+					if started(start) {
+						require.Zero(t, i, "in the order of arrival")
+						begun = append(begun, n)
+					}
+				}
+			}
+			require.Equal(t, len(waiting) > 0, one)
+			if !one {
+				return
+			}
+			require.Len(t, begun, 1, "one eviction starts at a time")
+			turns++
+			events++
+			n := begun[0]
+			for _, other := range waiting {
+				if turns%fairTurn == 0 {
+					require.LessOrEqual(t, since[n], since[other], "%s waits longer", other)
+				} else {
+					require.LessOrEqual(t, len(queued[n]), len(queued[other]), "%s has fewer", other)
+				}
+			}
+			if turns%fairTurn == 0 {
+				since[n] = events
+			}
+			queued[n] = queued[n][1:]
+		}
 		t.Repeat(map[string]func(*rapid.T){
 			"join": func(t *rapid.T) {
 				n := node.Draw(t, "node")
-				if len(queued[n]) == 0 {
-					passed[n] = 0
+				for range rapid.IntRange(1, 10).Draw(t, "evictions") {
+					join(n)
 				}
-				queued[n] = append(queued[n], queue.join(n))
 			},
 			"leave": func(t *rapid.T) {
 				n := node.Draw(t, "node")
@@ -187,35 +225,10 @@ func TestTheEvictionQueueIsFair(t *testing.T) {
 				queue.leave(n, queued[n][i])
 				queued[n] = slices.Delete(queued[n], i, i+1)
 			},
-			"turn": func(t *rapid.T) {
-				fewest, begun := math.MaxInt, []string(nil)
-				one := queue.next()
-				for _, n := range nodes {
-					if len(queued[n]) > 0 {
-						fewest = min(fewest, len(queued[n]))
-					}
-					for i, start := range queued[n] {
-						if started(start) {
-							require.Zero(t, i, "in the order of arrival")
-							begun = append(begun, n)
-						}
-					}
+			"turns": func(t *rapid.T) {
+				for range rapid.IntRange(1, 10).Draw(t, "turns") {
+					turn(t)
 				}
-				require.Equal(t, fewest < math.MaxInt, one)
-				if !one {
-					return
-				}
-				require.Len(t, begun, 1, "one eviction starts at a time")
-				if turns++; turns%fairTurn != 0 {
-					require.Len(t, queued[begun[0]], fewest, "another node has fewer")
-				}
-				for _, n := range nodes {
-					passed[n]++
-					if len(queued[n]) > 0 && n != begun[0] {
-						require.LessOrEqual(t, passed[n], fairTurn*len(nodes), "%s waits", n)
-					}
-				}
-				queued[begun[0]], passed[begun[0]] = queued[begun[0]][1:], 0
 			},
 		})
 	})
