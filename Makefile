@@ -188,8 +188,8 @@ fuzz: ## Fuzz each parser of text that others write, in turn, for MINUTES (20) e
 		test -z "$$failed" || { echo "failed:$$failed"; exit 1; }; \
 	}
 
-# REQUESTS are the sizes of requests from outside: by objects, and by workflows as drydock node maintain starts them.
-REQUESTS := 100x10@10/objects,100x10@50/objects,100x10@10/workflows,100x10@50/workflows
+# REQUESTS are the sizes of requests from outside: by objects, and by workflows as drydock node maintain starts them, three rounds of each.
+REQUESTS := 100x10@10*3/objects,100x10@50*3/objects,100x10@10*3/workflows,100x10@50*3/workflows
 
 .PHONY: bench
 bench: servers ## Measure what rollouts cost (SIZES=20x10@5, BENCH_JSON=file; BENCH=requests measures requests from outside, BENCH=name runs Go benchmarks)

@@ -12,10 +12,10 @@ import (
 	"drydock.dev/drydock/internal/devstack/fleet"
 )
 
-// observed are the actions and requests of one method, from the audit log of the spoke.
+// observed is what the audit log of the spoke has of the rounds of one method.
 type observed struct {
-	actions []fleet.Action
-	// requests are all its requests.
+	// actions are those of the method, requests those of all users.
+	actions  []fleet.Action
 	requests []auditv1.Event
 }
 
@@ -27,9 +27,9 @@ type Requests struct {
 	ByTarget map[string]float64 `json:"byTarget"`
 }
 
-// observe reads the actions and requests of users with a name prefix from the audit log. It returns an error unless they maintained every node in
-// every round and evicted every pod.
-func (s *measurement) observe(users string) (observed, error) {
+// observe reads the actions of users with a name prefix, and all requests during their rounds, from the audit log. It returns an error unless they
+// maintained every node in every round and evicted every pod.
+func (s *measurement) observe(users string, rounds []round) (observed, error) {
 	actions, err := fleet.Actions(s.spoke)
 	if err != nil {
 		return observed{}, err
@@ -39,9 +39,9 @@ func (s *measurement) observe(users string) (observed, error) {
 		return observed{}, err
 	}
 	found := observed{
-		actions:  slices.DeleteFunc(actions, func(d fleet.Action) bool { return !strings.HasPrefix(d.By, users) || d.At.Before(s.began) }),
-		requests: slices.DeleteFunc(events, func(e auditv1.Event) bool { return e.RequestReceivedTimestamp.Time.Before(s.began) }),
-	}
+		actions:  slices.DeleteFunc(actions, func(d fleet.Action) bool { return !strings.HasPrefix(d.By, users) }),
+		requests: events,
+	}.during(rounds...)
 	count := fleet.Count(nil, found.actions)
 	for what, wanted := range map[string]int{
 		fleet.ActionCordon: s.size.maintenances(), fleet.ActionUncordon: s.size.maintenances(), fleet.ActionEviction: s.size.maintenances() * s.size.Pods,
@@ -51,6 +51,23 @@ func (s *measurement) observe(users string) (observed, error) {
 		}
 	}
 	return found, nil
+}
+
+// during returns what was observed in rounds.
+func (o observed) during(rounds ...round) observed {
+	in := func(at time.Time) bool { return slices.ContainsFunc(rounds, func(r round) bool { return r.has(at) }) }
+	var found observed
+	for _, action := range o.actions {
+		if in(action.At) {
+			found.actions = append(found.actions, action)
+		}
+	}
+	for _, event := range o.requests {
+		if in(event.RequestReceivedTimestamp.Time) {
+			found.requests = append(found.requests, event)
+		}
+	}
+	return found
 }
 
 // at returns the times of an action, in order.

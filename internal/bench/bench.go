@@ -75,11 +75,12 @@ type Walls struct {
 	Drydock float64 `json:"drydock"`
 	Loop    float64 `json:"loop"`
 	Kubectl float64 `json:"kubectl"`
-	// ToLoop is Drydock's wall time divided by the loop's.
-	ToLoop float64 `json:"toLoop"`
-	// Speed is how fast the machine was for Drydock, divided by how fast it was for the loop: the ratio of the median CPU times of a computation that is always
-	// the same. ToLoop times Speed is what ToLoop would be at the same speed, if Drydock did not slow down the machine itself.
-	Speed float64 `json:"speed"`
+	// Ratios are Drydock's wall time divided by the loop's in the same round. ToLoop is their median.
+	Ratios []float64 `json:"ratios,omitempty"`
+	ToLoop float64   `json:"toLoop"`
+	// ToLoopAtSameSpeed is the same, with each ratio divided by that of the median CPU times of a computation that is always the same. It is what ToLoop would
+	// be at the same speed of the machine, if Drydock did not slow down the machine itself.
+	ToLoopAtSameSpeed float64 `json:"toLoopAtSameSpeed"`
 }
 
 // Run measures the sizes one after the other, each on its own fleet, and reports progress.
@@ -134,36 +135,43 @@ func measure(ctx context.Context, f *fleet.Fleet, size Size, progress io.Writer)
 	if err := errors.Join(s.populate(ctx), s.startMoreWorkers(ctx)); err != nil {
 		return Result{}, err
 	}
+	loop, err := newLoop(s)
+	if err != nil {
+		return Result{}, err
+	}
+	defer loop.clusters.Close()
+	methods, err := s.methods(loop)
+	if err != nil {
+		return Result{}, err
+	}
 	result := Result{Size: size}
-	methods := []method{{"Drydock", byDrydock}}
-	if size.ByObject {
-		methods = []method{{"Drydock, by objects", byObjects}}
-	}
-	if size.ByWorkflow {
-		methods = []method{{"Drydock, by workflows", byWorkflows}}
-	}
-	if !size.Alone {
-		methods = append(methods, method{"a loop", byLoop}, method{"kubectl drain", byKubectl})
-	}
-	var probes []float64
-	for _, method := range methods {
-		fmt.Fprintf(progress, "%s: %s\n", size, method.name)
-		s.probes = nil
-		if err := method.run(ctx, s, &result); err != nil {
-			return Result{}, fmt.Errorf("%s: %w", method.name, err)
+	if size.ByObject || size.ByWorkflow {
+		if err := s.warmUp(ctx, &result); err != nil {
+			return Result{}, err
 		}
-		probes = append(probes, median(s.probes))
 	}
-	if result.Wall.Loop > 0 {
-		result.Wall.ToLoop, result.Wall.Speed = result.Wall.Drydock/result.Wall.Loop, probes[1]/probes[0]
+	if err := s.runMethods(ctx, methods, &result, progress); err != nil {
+		return Result{}, err
 	}
 	return result, nil
 }
 
-// method is a method to maintain all nodes.
-type method struct {
-	name string
-	run  func(context.Context, *measurement, *Result) error
+// methods returns Drydock and, unless the size is alone, the loop and kubectl.
+func (s *measurement) methods(loop *byLoop) ([]method, error) {
+	var methods []method
+	switch {
+	case s.size.ByObject:
+		methods = append(methods, byObjects{s})
+	case s.size.ByWorkflow:
+		methods = append(methods, byWorkflows{s})
+	default:
+		methods = append(methods, &byDrydock{measurement: s})
+	}
+	if s.size.Alone {
+		return methods, nil
+	}
+	kubectl, err := newKubectl(s)
+	return append(methods, loop, kubectl), err
 }
 
 func dial(ctx context.Context, f *fleet.Fleet) (client.Client, error) {
@@ -182,10 +190,6 @@ type measurement struct {
 	server client.Client
 	// moreWorkers run beside the fleet's own.
 	moreWorkers []*devstack.Process
-	// began is when the requests that count began: after those that start the workflows of the cluster.
-	began time.Time
-	// probes are the CPU times of the probes during the rounds of a method.
-	probes []time.Duration
 }
 
 func (s *measurement) startMoreWorkers(ctx context.Context) error {
@@ -200,23 +204,6 @@ func (s *measurement) startMoreWorkers(ctx context.Context) error {
 		s.moreWorkers = append(s.moreWorkers, worker)
 	}
 	return nil
-}
-
-// rounds runs all rounds, waits for the cleanup after each, and returns how long they took.
-func (s *measurement) rounds(ctx context.Context, run func(ctx context.Context, round int) (time.Duration, error)) (took []time.Duration, err error) {
-	for round := range s.size.Rounds {
-		stop := startProbes()
-		duration, err := run(ctx, round)
-		s.probes = append(s.probes, stop()...)
-		if err != nil {
-			return nil, err
-		}
-		took = append(took, duration)
-		if err := s.settle(ctx); err != nil {
-			return nil, err
-		}
-	}
-	return took, nil
 }
 
 // settle waits until the cluster is clean and all pods run.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	auditv1 "k8s.io/apiserver/pkg/apis/audit/v1"
 
 	"drydock.dev/drydock/internal/devstack"
 	"drydock.dev/drydock/internal/devstack/devstacktest"
@@ -29,14 +31,18 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	drained.DrainOnly, drained.Alone = true, true
 	objects, workflows := drained, drained
 	objects.ByObject, workflows.ByWorkflow = true, true
+	objects.Alone, objects.Rounds, workflows.Rounds = false, 2, 2
 	report, err := Run(t.Context(), Sizes{Nodes: []Size{size, drained, objects, workflows}, Policies: []PolicySize{{Clusters: 3, Policies: 2, AtOnce: 2}}, Harbors: []int{2}, Queues: []QueueSize{{Requests: 4, Nodes: 3, AtOnce: 1}}}, os.Stderr)
 	require.NoError(t, err)
 
 	require.Len(t, report.Results, 4)
-	require.Equal(t, []int{2, 2}, []int{report.Results[3].RequestToReady.Count, report.Results[3].ReleaseToUncordon.Count})
+	require.Equal(t, []int{4, 4}, []int{report.Results[3].RequestToReady.Count, report.Results[3].ReleaseToUncordon.Count})
 	require.Positive(t, report.Results[3].EventsEach)
 	requested := report.Results[2]
-	require.Equal(t, []int{2, 2, 1, 2}, []int{requested.RequestToReady.Count, requested.ReleaseToUncordon.Count, requested.Objects.ApplyToCordon.Count, requested.Objects.DrainedToStatus.Count})
+	require.Equal(t, []int{4, 4, 2, 4, 2, 2}, []int{
+		requested.RequestToReady.Count, requested.ReleaseToUncordon.Count, requested.Objects.ApplyToCordon.Count, requested.Objects.DrainedToStatus.Count,
+		requested.LoopSlotIdle.Count, len(requested.Wall.Ratios),
+	})
 	require.Positive(t, requested.Objects.StatusWrites)
 	require.Positive(t, requested.EventsEach)
 	require.Zero(t, report.Results[1].Requests.ByTarget["create jobs"])
@@ -144,13 +150,13 @@ func TestManyClustersAreMeasured(t *testing.T) {
 func TestASizeIsFormattedAsItIsParsed(t *testing.T) {
 	sizes := DefaultSizes()
 	sizes.Queues = []QueueSize{{Requests: 10_000, Nodes: 5000, AtOnce: 50}}
-	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 1, DrainOnly: true, ByWorkflow: true}, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
+	sizes.Nodes = append(sizes.Nodes, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 1, DrainOnly: true, ByWorkflow: true}, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 3, DrainOnly: true, ByObject: true}, Size{Nodes: 3, Pods: 2, AtOnce: 2, Rounds: 4, DrainOnly: true, Alone: true})
 	sizes.Policies = append(sizes.Policies, PolicySize{Clusters: 10, Policies: 2, AtOnce: 5, OnPostgreSQL: true})
 	sizes.Clusters = append(sizes.Clusters, ClustersSize{Clusters: 10, Nodes: 2, AtOnce: 5, OnPostgreSQL: true}, ClustersSize{Clusters: 10, OnPostgreSQL: true})
 	read, err := ParseSizes(sizes.Strings())
 	require.NoError(t, err)
 	require.Equal(t, sizes, read)
-	for _, text := range []string{"", "20", "20x10", "x10@5", "20x10@0", "20x-1@5", "20x10@5*0", "20x10@5*", "20x10@5*2/objects", "20x10@5/drain/objects", "20x10@5/workflows/objects", "20x10@5*2/workflows"} {
+	for _, text := range []string{"", "20", "20x10", "x10@5", "20x10@0", "20x-1@5", "20x10@5*0", "20x10@5*", "20x10@5/drain/objects", "20x10@5/workflows/objects"} {
 		_, err := ParseSizes([]string{text})
 		require.ErrorContains(t, err, "e.g. 20x10@5", text)
 	}
@@ -229,4 +235,31 @@ func TestProbesMeasureUntilTheyAreStopped(t *testing.T) {
 	took := startProbes()()
 	require.Len(t, took, 1, "a short round has one, too")
 	require.Positive(t, took[0])
+}
+
+func TestEachRoundIsComparedWithThatOfTheLoop(t *testing.T) {
+	of := func(took, probe time.Duration) round {
+		return round{took: took * time.Second, probes: []time.Duration{probe}}
+	}
+	drydock, loop := []round{of(20, 8), of(90, 2), of(30, 4)}, []round{of(10, 2), of(60, 2), of(30, 4)}
+	var w Walls
+	w.compare(drydock, loop)
+	require.Equal(t, Walls{Ratios: []float64{2, 1.5, 1}, ToLoop: 1.5, ToLoopAtSameSpeed: 1}, w)
+
+	var even Walls
+	even.compare(drydock[:2], loop[:2])
+	require.Equal(t, Walls{Ratios: []float64{2, 1.5}, ToLoop: 1.75, ToLoopAtSameSpeed: 1}, even)
+}
+
+func TestOnlyRoundsOfTheMethodAreObserved(t *testing.T) {
+	began := time.Date(2026, 6, 1, 22, 0, 0, 0, time.UTC)
+	var seen observed
+	for second := range 50 {
+		at := began.Add(time.Duration(second) * time.Second)
+		seen.actions = append(seen.actions, fleet.Action{At: at})
+		seen.requests = append(seen.requests, auditv1.Event{RequestReceivedTimestamp: metav1.NewMicroTime(at)})
+	}
+	found := seen.during(round{from: began.Add(10 * time.Second), to: began.Add(14 * time.Second)}, round{from: began.Add(20 * time.Second), to: began.Add(24 * time.Second)})
+	require.Len(t, found.actions, 10)
+	require.Len(t, found.requests, 10)
 }

@@ -24,44 +24,40 @@ import (
 const workerUsers = "system:serviceaccount:drydock-system:drydock-"
 
 // byDrydock maintains the nodes with rollouts of the CLI.
-func byDrydock(ctx context.Context, s *measurement, result *Result) error {
-	var all []history
-	seen, err := s.measureWorker(ctx, result, func(ctx context.Context, round int) (time.Duration, error) {
-		histories, err := rollOut(ctx, s.fleet, s.server, s.rollout(fmt.Sprintf("round-%d", round+1)))
-		if err != nil {
-			return 0, err
-		}
-		all = append(all, histories...)
-		return histories[0].took(), nil
-	})
+type byDrydock struct {
+	*measurement
+	histories []history
+}
+
+func (*byDrydock) String() string { return "Drydock" }
+
+func (b *byDrydock) maintain(ctx context.Context, number int) (time.Duration, error) {
+	histories, err := rollOut(ctx, b.fleet, b.server, b.rollout(fmt.Sprintf("round-%d", number+1)))
+	if err != nil {
+		return 0, err
+	}
+	b.histories = append(b.histories, histories...)
+	return histories[0].took(), nil
+}
+
+func (b *byDrydock) record(_ context.Context, rounds []round, result *Result) error {
+	seen, err := b.recordWorker(rounds, result)
 	if err != nil {
 		return err
 	}
-	return result.readHistories(all, seen)
+	return result.readHistories(b.histories, seen)
 }
 
-// measureWorker runs all rounds, and records their time and what they cost the workers, Temporal and its database.
-func (s *measurement) measureWorker(ctx context.Context, result *Result, run func(ctx context.Context, round int) (time.Duration, error)) (observed, error) {
-	before, err := usagesOf(ctx, s.fleet, s.moreWorkers...)
+// recordWorker records the time of Drydock's rounds, and what they cost the workers, Temporal and its database.
+func (s *measurement) recordWorker(rounds []round, result *Result) (observed, error) {
+	seen, err := s.observe(workerUsers, rounds)
 	if err != nil {
 		return observed{}, err
 	}
-	took, err := s.rounds(ctx, run)
-	if err != nil {
-		return observed{}, err
-	}
-	after, err := usagesOf(ctx, s.fleet, s.moreWorkers...)
-	if err != nil {
-		return observed{}, err
-	}
-	seen, err := s.observe(workerUsers)
-	if err != nil {
-		return observed{}, err
-	}
-	result.Wall.Drydock = median(took)
+	result.Wall.Drydock = wallTime(rounds)
 	result.SlotIdle = latency(seen.slotIdle(s.size))
 	result.Requests = requestsOf(seen.requests, workerUsers, s.size.maintenances())
-	result.Usages = after.since(before)
+	result.Usages = usagesIn(rounds)
 	return seen, nil
 }
 

@@ -21,25 +21,31 @@ const (
 
 // byKubectl drains and uncordons the nodes with the package of `kubectl drain`. It does less than the other methods: no Job, no marks, no maintenance
 // requests.
-func byKubectl(ctx context.Context, s *measurement, result *Result) error {
+type byKubectl struct {
+	*measurement
+	client kubernetes.Interface
+}
+
+func newKubectl(s *measurement) (byKubectl, error) {
 	config, err := s.spoke.UserConfig(kubectlUser, adminGroup)
 	if err != nil {
-		return err
+		return byKubectl{}, err
 	}
-	kubectl, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return err
-	}
-	took, err := s.rounds(ctx, func(ctx context.Context, _ int) (time.Duration, error) {
-		return timed(func() error {
-			return s.eachNode(ctx, func(ctx context.Context, node string) error { return drainByKubectl(ctx, kubectl, node) })
-		})
+	client, err := kubernetes.NewForConfig(config)
+	return byKubectl{s, client}, err
+}
+
+func (byKubectl) String() string { return "kubectl drain" }
+
+func (b byKubectl) maintain(ctx context.Context, _ int) (time.Duration, error) {
+	return timed(func() error {
+		return b.eachNode(ctx, func(ctx context.Context, node string) error { return drainByKubectl(ctx, b.client, node) })
 	})
-	if err != nil {
-		return err
-	}
-	result.Wall.Kubectl = median(took)
-	_, err = s.observe(kubectlUser)
+}
+
+func (b byKubectl) record(_ context.Context, rounds []round, result *Result) error {
+	result.Wall.Kubectl = wallTime(rounds)
+	_, err := b.observe(kubectlUser, rounds)
 	return err
 }
 

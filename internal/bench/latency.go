@@ -17,6 +17,16 @@ func latency(took []time.Duration) Latency {
 	return Latency{Count: len(took), P50: quantile(took, 0.50), P99: quantile(took, 0.99)}
 }
 
+// middle is the median, also of an even number of values.
+func middle(values []float64) float64 {
+	sorted := slices.Sorted(slices.Values(values))
+	half := len(sorted) / 2
+	if len(sorted)%2 == 0 {
+		return (sorted[half-1] + sorted[half]) / 2
+	}
+	return sorted[half]
+}
+
 func median(took []time.Duration) float64 { return quantile(took, 0.50) }
 
 // quantile returns a measured time by nearest rank; 0 if there is none.

@@ -26,34 +26,44 @@ const loopOwner = "bench/loop"
 
 // byLoop maintains a cluster with the same writes, consistent reads and watches as a rollout, but in the memory of one process: it loses its state in
 // a crash, and cannot be observed or stopped. The extra time of a rollout is the cost of these features.
-func byLoop(ctx context.Context, s *measurement, result *Result) error {
+type byLoop struct {
+	*measurement
+	clusters *kube.Clusters
+	// used is the CPU time of the loop.
+	used time.Duration
+}
+
+func newLoop(s *measurement) (*byLoop, error) {
 	config, err := s.spoke.UserConfig(loopUser, adminGroup)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	clusters := kube.New(kube.FromConfigs(nil, map[string]*rest.Config{s.spoke.Name: config}), kube.Options{QPS: 1e6, Burst: 1e6})
-	defer clusters.Close()
-	took, err := s.rounds(ctx, func(ctx context.Context, _ int) (time.Duration, error) {
-		before := ownCPU()
-		defer func() { result.LoopCPUSeconds += (ownCPU() - before).Seconds() }()
-		return timed(func() error {
-			spoke, err := clusters.Cluster(ctx, s.spoke.Name)
-			if err != nil {
-				return err
-			}
-			return loop{spoke}.rollOut(ctx, s)
-		})
+	return &byLoop{measurement: s, clusters: kube.New(kube.FromConfigs(nil, map[string]*rest.Config{s.spoke.Name: config}), kube.Options{QPS: 1e6, Burst: 1e6})}, nil
+}
+
+func (*byLoop) String() string { return "a loop" }
+
+func (b *byLoop) maintain(ctx context.Context, _ int) (time.Duration, error) {
+	before := ownCPU()
+	defer func() { b.used += ownCPU() - before }()
+	return timed(func() error {
+		spoke, err := b.clusters.Cluster(ctx, b.spoke.Name)
+		if err != nil {
+			return err
+		}
+		return loop{spoke}.rollOut(ctx, b.measurement)
 	})
+}
+
+func (b *byLoop) record(_ context.Context, rounds []round, result *Result) error {
+	seen, err := b.observe(loopUser, rounds)
 	if err != nil {
 		return err
 	}
-	seen, err := s.observe(loopUser)
-	if err != nil {
-		return err
-	}
-	result.Wall.Loop = median(took)
-	result.LoopSlotIdle = latency(seen.slotIdle(s.size))
-	result.LoopRequests = requestsOf(seen.requests, loopUser, s.size.maintenances())
+	result.Wall.Loop = wallTime(rounds)
+	result.LoopCPUSeconds = b.used.Seconds()
+	result.LoopSlotIdle = latency(seen.slotIdle(b.size))
+	result.LoopRequests = requestsOf(seen.requests, loopUser, b.size.maintenances())
 	return nil
 }
 

@@ -35,38 +35,43 @@ type ObjectTimes struct {
 }
 
 // byObjects maintains the nodes with one NodeMaintenance each, all created at once. Their requestor has nothing to do on a node.
-func byObjects(ctx context.Context, s *measurement, result *Result) error {
-	if err := s.warmUp(ctx, result); err != nil {
-		return err
-	}
-	seen, err := s.measureWorker(ctx, result, func(ctx context.Context, _ int) (time.Duration, error) {
-		return timed(func() error { return s.requestAll(ctx) })
-	})
-	if err != nil {
-		return err
-	}
-	all, err := s.requested(ctx)
-	if err != nil {
-		return err
-	}
-	result.Cost = costOf(all, s.size.maintenances())
-	return result.readObjects(seen, s.nodes())
+type byObjects struct{ *measurement }
+
+func (byObjects) String() string { return "Drydock, by objects" }
+
+func (b byObjects) maintain(ctx context.Context, number int) (time.Duration, error) {
+	return timed(func() error { return b.requestAll(ctx, number) })
 }
 
-// requested returns the histories of the requested maintenances, which have the names of their nodes.
+func (b byObjects) record(ctx context.Context, rounds []round, result *Result) error {
+	seen, err := b.recordWorker(rounds, result)
+	if err != nil {
+		return err
+	}
+	histories, err := b.requested(ctx)
+	if err != nil {
+		return err
+	}
+	result.Cost = costOf(histories, b.size.maintenances())
+	return result.readObjects(seen, rounds, b.nodes())
+}
+
+// requested returns the histories of the requested maintenances of all rounds.
 func (s *measurement) requested(ctx context.Context) (all []history, err error) {
-	for _, node := range s.nodes() {
-		histories, err := readAll(ctx, s.server, s.maintenanceOf(node))
-		if err != nil {
-			return nil, err
+	for number := range s.size.Rounds {
+		for _, node := range s.nodes() {
+			histories, err := readAll(ctx, s.server, s.maintenanceOf(node, number))
+			if err != nil {
+				return nil, err
+			}
+			all = append(all, histories...)
 		}
-		all = append(all, histories...)
 	}
 	return all, nil
 }
 
 // requestAll creates an object for each node, deletes each when its node is ready, and waits until all are released.
-func (s *measurement) requestAll(ctx context.Context) error {
+func (s *measurement) requestAll(ctx context.Context, number int) error {
 	c, err := s.requestor()
 	if err != nil {
 		return err
@@ -79,7 +84,7 @@ func (s *measurement) requestAll(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		for _, node := range s.nodes() {
-			if err := c.Create(ctx, requestFor(node)); err != nil {
+			if err := c.Create(ctx, requestFor(node, requestName(node, number))); err != nil {
 				return err
 			}
 		}
@@ -103,9 +108,12 @@ func (s *measurement) requestor() (client.WithWatch, error) {
 	return client.NewWithWatch(config, client.Options{Scheme: scheme})
 }
 
-func requestFor(node string) *maintenancev1.NodeMaintenance {
+// requestName is the name of the object that requests a node in a round.
+func requestName(node string, number int) string { return fmt.Sprintf("%s-%d", node, number+1) }
+
+func requestFor(node, name string) *maintenancev1.NodeMaintenance {
 	return &maintenancev1.NodeMaintenance{
-		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: node},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec:       maintenancev1.NodeMaintenanceSpec{RequestorID: requestorID, NodeName: node, DrainSpec: &maintenancev1.DrainSpec{TimeoutSeconds: new(int32(0))}},
 	}
 }
@@ -130,38 +138,63 @@ func deleteReady(ctx context.Context, c client.Client, seen watch.Interface, cou
 	return fmt.Errorf("%d objects were not released: the watch has ended", count)
 }
 
-// readObjects reads the times of the objects from the audit log. Each object has the name of its node.
-func (r *Result) readObjects(seen observed, nodes []string) error {
-	steps := []map[string]time.Time{
-		firstTimes(seen.requests, func(e auditv1.Event) bool { return e.Verb == "create" && is(e, "nodemaintenances", "") }),
-		seen.first(fleet.ActionCordon),
-		firstTimes(seen.requests, func(e auditv1.Event) bool {
-			return is(e, "nodes", "status") && hasCondition(e, string(kube.ConditionDrained))
-		}),
-		firstTimes(seen.requests, func(e auditv1.Event) bool {
-			return is(e, "nodemaintenances", "status") && hasCondition(e, maintenancev1.ConditionReady)
-		}),
-		firstTimes(seen.requests, func(e auditv1.Event) bool { return e.Verb == "delete" && is(e, "nodemaintenances", "") }),
-		seen.first(fleet.ActionUncordon),
+// readObjects reads the times of the objects from the audit log.
+func (r *Result) readObjects(seen observed, rounds []round, nodes []string) error {
+	var all objectTimes
+	for number, round := range rounds {
+		if err := all.read(seen.during(round), number, nodes, r.Size.AtOnce); err != nil {
+			return err
+		}
+	}
+	r.RequestToReady, r.ReleaseToUncordon = latency(all.toReady), latency(all.toUncordon)
+	r.Objects = &ObjectTimes{
+		ApplyToCordon: latency(all.toCordon), DrainedToStatus: latency(all.toStatus), StatusWrites: r.Requests.ByTarget["patch nodemaintenances/status"],
+	}
+	return nil
+}
+
+// objectTimes are the times of each object, in any order: from its creation to Ready and, if it finds a free slot, to the cordon; from its deletion to the
+// uncordon; and from the end of the drain to Ready.
+type objectTimes struct{ toReady, toCordon, toUncordon, toStatus []time.Duration }
+
+// read adds the times of a round, in which that many nodes find a free slot.
+func (t *objectTimes) read(seen observed, number int, nodes []string, slots int) error {
+	type step struct {
+		name  string
+		times map[string]time.Time
+		// ofNode says that the times are those of the node, not of its object.
+		ofNode bool
 	}
 	const created, cordoned, drained, ready, deleted, uncordoned = 0, 1, 2, 3, 4, 5
-	free := seen.at(fleet.ActionCordon)[r.Size.AtOnce-1]
-	var toReady, toUncordon, toCordon, toStatus []time.Duration
+	steps := []step{
+		{"creation", firstTimes(seen.requests, func(e auditv1.Event) bool { return e.Verb == "create" && is(e, "nodemaintenances", "") }), false},
+		{"cordon", seen.first(fleet.ActionCordon), true},
+		{"end of the drain", firstTimes(seen.requests, func(e auditv1.Event) bool {
+			return is(e, "nodes", "status") && hasCondition(e, string(kube.ConditionDrained))
+		}), true},
+		{"Ready", firstTimes(seen.requests, func(e auditv1.Event) bool {
+			return is(e, "nodemaintenances", "status") && hasCondition(e, maintenancev1.ConditionReady)
+		}), false},
+		{"deletion", firstTimes(seen.requests, func(e auditv1.Event) bool { return e.Verb == "delete" && is(e, "nodemaintenances", "") }), false},
+		{"uncordon", seen.first(fleet.ActionUncordon), true},
+	}
+	free := seen.at(fleet.ActionCordon)[min(slots, len(nodes))-1]
 	for _, node := range nodes {
+		times := make([]time.Time, len(steps))
 		for i, step := range steps {
-			if step[node].IsZero() {
-				return fmt.Errorf("the audit log does not have step %d of %s", i, node)
+			name := node
+			if !step.ofNode {
+				name = requestName(node, number)
+			}
+			if times[i] = step.times[name]; times[i].IsZero() {
+				return fmt.Errorf("the audit log of round %d does not have the %s of %s", number+1, step.name, name)
 			}
 		}
-		took := func(from, to int) time.Duration { return steps[to][node].Sub(steps[from][node]) }
-		toReady, toUncordon, toStatus = append(toReady, took(created, ready)), append(toUncordon, took(deleted, uncordoned)), append(toStatus, took(drained, ready))
-		if !steps[cordoned][node].After(free) {
-			toCordon = append(toCordon, took(created, cordoned))
+		took := func(from, to int) time.Duration { return times[to].Sub(times[from]) }
+		t.toReady, t.toUncordon, t.toStatus = append(t.toReady, took(created, ready)), append(t.toUncordon, took(deleted, uncordoned)), append(t.toStatus, took(drained, ready))
+		if !times[cordoned].After(free) {
+			t.toCordon = append(t.toCordon, took(created, cordoned))
 		}
-	}
-	r.RequestToReady, r.ReleaseToUncordon = latency(toReady), latency(toUncordon)
-	r.Objects = &ObjectTimes{
-		ApplyToCordon: latency(toCordon), DrainedToStatus: latency(toStatus), StatusWrites: r.Requests.ByTarget["patch nodemaintenances/status"],
 	}
 	return nil
 }

@@ -188,9 +188,7 @@ func (r *QueueResult) accept(ctx context.Context, s *measurement, c client.Clien
 				return err
 			}
 			creates.Go(func() error {
-				request := requestFor(s.nodes()[i%r.Size.Nodes])
-				request.Name = fmt.Sprintf("request-%d", i)
-				return c.Create(ctx, request)
+				return c.Create(ctx, requestFor(s.nodes()[i%r.Size.Nodes], fmt.Sprintf("request-%d", i)))
 			})
 		}
 		err := creates.Wait()

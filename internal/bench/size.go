@@ -17,8 +17,7 @@ type Size struct {
 	Rounds int `json:"rounds"`
 	// DrainOnly: no Job runs on the nodes.
 	DrainOnly bool `json:"drainOnly,omitempty"`
-	// ByObject: a NodeMaintenance requests each node, instead of a rollout. ByWorkflow: a workflow does, as drydock node maintain starts it. No Job runs,
-	// and there is one round.
+	// ByObject: a NodeMaintenance requests each node, instead of a rollout. ByWorkflow: a workflow does, as drydock node maintain starts it. No Job runs.
 	ByObject   bool `json:"byObject,omitempty"`
 	ByWorkflow bool `json:"byWorkflow,omitempty"`
 	// OnPostgreSQL: Temporal runs as in production, with PostgreSQL.
@@ -46,7 +45,7 @@ func ParseSize(text string) (Size, error) {
 	numbers, options, optional := strings.Cut(text, "/")
 	size := Size{}
 	if !size.readNumbers(numbers) || optional && !size.readOptions(strings.Split(options, "/")) {
-		return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, followed by /drain or, without *ROUNDS, by /objects or /workflows; "+
+		return Size{}, fmt.Errorf("size %q is not NODESxPODS@ATONCE or NODESxPODS@ATONCE*ROUNDS, followed by /drain, /objects or /workflows if wanted; "+
 			"/postgresql, /2workers and /alone may come last, e.g. 20x10@5", text)
 	}
 	return size, nil
@@ -83,7 +82,7 @@ func (s *Size) readOptions(options []string) bool {
 		}
 	}
 	requested := s.ByObject || s.ByWorkflow
-	if s.ByObject && s.ByWorkflow || requested && (s.Rounds > 1 || s.DrainOnly) {
+	if s.ByObject && s.ByWorkflow || requested && s.DrainOnly {
 		return false
 	}
 	s.DrainOnly = s.DrainOnly || requested

@@ -137,7 +137,7 @@ func (r Report) groups() [][]line[Result] {
 			{"wall time", func(r Result) string { return seconds(r.Wall.Drydock) }},
 			{"wall time of the loop", func(r Result) string { return unlessNone(r.Wall.Loop, "%.2f s") }},
 			{"Drydock / loop", func(r Result) string { return unlessNone(r.Wall.ToLoop, "%.2f") }},
-			{"the same, at the same speed of the machine", func(r Result) string { return unlessNone(r.Wall.ToLoop*r.Wall.Speed, "%.2f") }},
+			{"the same, at the same speed of the machine", func(r Result) string { return unlessNone(r.Wall.ToLoopAtSameSpeed, "%.2f") }},
 			{"wall time of kubectl drain", func(r Result) string { return unlessNone(r.Wall.Kubectl, "%.2f s") }},
 		},
 		append([]line[Result]{{"API requests per node (the loop's)", func(r Result) string { return withLoop(r.Requests.Total, r.LoopRequests.Total) }}}, r.verbs()...),

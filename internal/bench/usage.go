@@ -64,9 +64,13 @@ func storedBy(ctx context.Context, f *fleet.Fleet) (devstack.Stored, error) {
 
 func (u *Usage) add(process *devstack.Process) error {
 	used, err := usageOf(process.PID())
-	u.CPUSeconds += used.CPUSeconds
-	u.PeakMemoryBytes = max(u.PeakMemoryBytes, used.PeakMemoryBytes)
+	*u = u.plus(used)
 	return err
+}
+
+// plus returns the sum of the CPU times, and the higher peak of memory.
+func (u Usage) plus(more Usage) Usage {
+	return Usage{PeakMemoryBytes: max(u.PeakMemoryBytes, more.PeakMemoryBytes), CPUSeconds: u.CPUSeconds + more.CPUSeconds}
 }
 
 // since returns the CPU times and transactions since before, and the overall peaks of memory.
@@ -74,6 +78,14 @@ func (u Usages) since(before Usages) Usages {
 	return Usages{
 		Worker: u.Worker.since(before.Worker), Temporal: u.Temporal.since(before.Temporal),
 		Database: u.Database.since(before.Database), Transactions: u.Transactions - before.Transactions,
+	}
+}
+
+// plus returns the sum of the CPU times and transactions, and the overall peaks of memory.
+func (u Usages) plus(more Usages) Usages {
+	return Usages{
+		Worker: u.Worker.plus(more.Worker), Temporal: u.Temporal.plus(more.Temporal),
+		Database: u.Database.plus(more.Database), Transactions: u.Transactions + more.Transactions,
 	}
 }
 

@@ -21,21 +21,24 @@ const startsInParallel = 10
 
 // byWorkflows maintains the nodes with one workflow each, all started at once, as drydock node maintain starts them. Their requestor has nothing to do on a
 // node: it sends done as soon as the Event of the node says that it is ready.
-func byWorkflows(ctx context.Context, s *measurement, result *Result) error {
-	if err := s.warmUp(ctx, result); err != nil {
-		return err
-	}
-	seen, err := s.measureWorker(ctx, result, func(ctx context.Context, _ int) (time.Duration, error) {
-		return timed(func() error { return s.startAll(ctx) })
-	})
+type byWorkflows struct{ *measurement }
+
+func (byWorkflows) String() string { return "Drydock, by workflows" }
+
+func (b byWorkflows) maintain(ctx context.Context, number int) (time.Duration, error) {
+	return timed(func() error { return b.startAll(ctx, number) })
+}
+
+func (b byWorkflows) record(ctx context.Context, rounds []round, result *Result) error {
+	seen, err := b.recordWorker(rounds, result)
 	if err != nil {
 		return err
 	}
-	all, err := s.requested(ctx)
+	histories, err := b.requested(ctx)
 	if err != nil {
 		return err
 	}
-	return result.readHistories(all, seen)
+	return result.readHistories(histories, seen)
 }
 
 // warmUp lets a maintenance without a cordon start what lasts: the scheduler and the sweeper of the cluster, the emergency stop, and the watches of the
@@ -47,8 +50,8 @@ func (s *measurement) warmUp(ctx context.Context, result *Result) error {
 	}
 	defer ready.Stop()
 	node := s.nodes()[0]
-	request := requestFor(node)
-	request.Name, request.Spec.Cordon, request.Spec.DrainSpec = "warm-up", new(false), nil
+	request := requestFor(node, "warm-up")
+	request.Spec.Cordon, request.Spec.DrainSpec = new(false), nil
 	began := time.Now()
 	run, err := s.startMaintenance(ctx, request)
 	if err != nil {
@@ -61,15 +64,11 @@ func (s *measurement) warmUp(ctx context.Context, result *Result) error {
 	if err := run.Get(ctx, nil); err != nil {
 		return err
 	}
-	if err := s.settle(ctx); err != nil {
-		return err
-	}
-	s.began = time.Now()
-	return nil
+	return s.settle(ctx)
 }
 
 // startAll starts a workflow for each node, sends it done when its node is ready, and waits until all have ended.
-func (s *measurement) startAll(ctx context.Context) error {
+func (s *measurement) startAll(ctx context.Context, number int) error {
 	ready, err := s.watchReady(ctx)
 	if err != nil {
 		return err
@@ -77,7 +76,7 @@ func (s *measurement) startAll(ctx context.Context) error {
 	defer ready.Stop()
 	maintenances := map[string]string{}
 	for _, node := range s.nodes() {
-		maintenances[node] = s.maintenanceOf(node)
+		maintenances[node] = s.maintenanceOf(node, number)
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error { return s.sendDone(ctx, ready, maintenances) })
@@ -86,7 +85,7 @@ func (s *measurement) startAll(ctx context.Context) error {
 		starts.SetLimit(startsInParallel)
 		for _, node := range s.nodes() {
 			starts.Go(func() error {
-				run, err := s.startMaintenance(ctx, requestFor(node))
+				run, err := s.startMaintenance(ctx, requestFor(node, requestName(node, number)))
 				if err == nil {
 					group.Go(func() error { return run.Get(ctx, nil) })
 				}
@@ -98,9 +97,9 @@ func (s *measurement) startAll(ctx context.Context) error {
 	return group.Wait()
 }
 
-// maintenanceOf is the id of the maintenance that requests a node, which has the name of the node.
-func (s *measurement) maintenanceOf(node string) string {
-	return temporal.NodeMaintenanceID(s.spoke.Name, namespace, node)
+// maintenanceOf is the id of the maintenance that requests a node in a round.
+func (s *measurement) maintenanceOf(node string, number int) string {
+	return temporal.NodeMaintenanceID(s.spoke.Name, namespace, requestName(node, number))
 }
 
 func (s *measurement) startMaintenance(ctx context.Context, request *maintenancev1.NodeMaintenance) (client.WorkflowRun, error) {
@@ -110,7 +109,7 @@ func (s *measurement) startMaintenance(ctx context.Context, request *maintenance
 		Object  maintenancev1.NodeMaintenance `json:"object"`
 	}
 	options := temporal.NodeMaintenanceOptions(s.spoke.Name, request.Spec.NodeName, requestorID)
-	options.ID, options.TaskQueue = s.maintenanceOf(request.Name), temporal.TaskQueue
+	options.ID, options.TaskQueue = temporal.NodeMaintenanceID(s.spoke.Name, namespace, request.Name), temporal.TaskQueue
 	return s.server.ExecuteWorkflow(ctx, options, temporal.NodeMaintenance, input{s.spoke.Name, *request})
 }
 
