@@ -125,7 +125,7 @@ func (p *Publisher) Run(ctx workflow.Context) {
 		return
 	}
 	ctx, p.stop = workflow.WithCancel(ctx)
-	for workflow.Await(ctx, func() bool { return p.mayPublish() || p.gone }) == nil && !p.gone {
+	for p.awaitChange(ctx) == nil && !p.gone {
 		slow := p.onlyProgress()
 		rest := p.next.Sub(workflow.Now(ctx))
 		if slow {
@@ -152,6 +152,27 @@ func (p *Publisher) Run(ctx workflow.Context) {
 			p.next = workflow.Now(ctx).Add(p.interval)
 		}
 	}
+}
+
+// awaitChange waits for a change that may be published. One that is not urgent may become one that is over at once, which is not written. So the rest of the
+// workflow runs once more before a timer starts: one that is started and cancelled is two events.
+func (p *Publisher) awaitChange(ctx workflow.Context) error {
+	ready := func() bool { return p.mayPublish() || p.gone }
+	for {
+		if err := workflow.Await(ctx, ready); err != nil || p.urgent || p.gone {
+			return err
+		}
+		if err := yield(ctx); err != nil || ready() {
+			return err
+		}
+	}
+}
+
+// yield gives every other coroutine another turn.
+func yield(ctx workflow.Context) error {
+	yielded := false
+	workflow.GoNamed(ctx, "yield", func(workflow.Context) { yielded = true })
+	return workflow.Await(ctx, func() bool { return yielded })
 }
 
 // mayPublish reports whether a change waits for its write, and the object may be written.

@@ -45,3 +45,48 @@ func TestAPublisherThatIsClosedDuringAWriteWritesNothingMore(t *testing.T) {
 	require.NoError(t, env.GetWorkflowError())
 	require.Len(t, writes, 1)
 }
+
+// A timer that is started and cancelled is two events.
+func TestAStatusThatIsOverAtOnceStartsNoTimer(t *testing.T) {
+	env := new(testsuite.WorkflowTestSuite).NewTestWorkflowEnvironment()
+	var writes []any
+	env.RegisterActivityWithOptions(func(_ context.Context, in objects.PublishStatusInput) (objects.PublishStatusResult, error) {
+		writes = append(writes, in.Status)
+		return objects.PublishStatusResult{}, nil
+	}, activity.RegisterOptions{Name: "PublishStatus"})
+	var timers []time.Duration
+	env.SetOnTimerScheduledListener(func(_ string, after time.Duration) { timers = append(timers, after) })
+	const passes = 10 * time.Second
+	env.ExecuteWorkflow(func(ctx workflow.Context) error {
+		status, released, next := "Ready", false, false
+		p := kit.Publisher{
+			Object: &temporal.Object{Cluster: "c1"}, Current: func() any { return status }, Lasts: func() bool { return status != "Uncordon" }, Retrier: kit.HubRetrier(nil),
+		}
+		p.Open()
+		p.ChangeNow()
+		workflow.Go(ctx, p.Run)
+		workflow.Go(ctx, func(ctx workflow.Context) { // the work takes more than one step to continue
+			_ = workflow.Await(ctx, func() bool { return released })
+			next = true
+		})
+		workflow.Go(ctx, func(ctx workflow.Context) {
+			_ = workflow.Sleep(ctx, 100*time.Millisecond)
+			released = true
+			p.Change()
+		})
+		if err := workflow.Await(ctx, func() bool { return next }); err != nil {
+			return err
+		}
+		status = "Uncordon"
+		p.Change()
+		if err := workflow.Sleep(ctx, passes); err != nil {
+			return err
+		}
+		status = "Completed"
+		p.Change()
+		return workflow.Sleep(ctx, passes)
+	})
+	require.NoError(t, env.GetWorkflowError())
+	require.Equal(t, []any{"Ready", "Completed"}, writes)
+	require.Equal(t, []time.Duration{100 * time.Millisecond, passes, passes}, timers)
+}
