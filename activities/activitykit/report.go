@@ -170,10 +170,10 @@ func (r *Report) run(ctx context.Context, workflows Signaller) {
 			case workflows == nil && !temporal.OnlyAnswers(ctx):
 			case r.urgent():
 				due = time.After(0)
-			case due == nil && r.progresses():
-				due = time.After(max(time.Until(earliest), spread(reportInterval)))
-			case due == nil:
+			case !r.progresses():
 				due = time.After(time.Until(earliest))
+			case due == nil:
+				due = time.After(max(time.Until(earliest), spread(reportInterval)))
 			}
 		case <-due:
 			r.Sent++
@@ -222,7 +222,7 @@ func (r *Report) urgent() bool {
 // progresses reports whether a drain has only made progress since the last report: more may follow soon.
 func (r *Report) progresses() bool {
 	latest := r.Observed()
-	return latest.Drain != nil && r.sameReason(latest)
+	return latest.Drain != nil && r.sameReason(latest) || latest.Progresses && r.reported.Progresses
 }
 
 func (r *Report) sameReason(latest temporal.Observation) bool {

@@ -195,11 +195,13 @@ func TestUrgentChangesAreReportedImmediatelyButRateLimited(t *testing.T) {
 	}
 }
 
-func TestProgressOfADrainIsReportedInPartsAndAnotherReasonAtOnce(t *testing.T) {
+func TestProgressOfADrainIsReportedInPartsAndAProblemAtOnce(t *testing.T) {
 	evicting := func(evicted int32) temporal.Observation {
-		return temporal.Observation{Wait: &drydockv1.Wait{Reason: "Evicting"}, Drain: &maintenancev1.DrainStatus{Evicted: evicted}}
+		return temporal.Observation{Wait: &drydockv1.Wait{Reason: "Evicting"}, Drain: &maintenancev1.DrainStatus{Evicted: evicted}, Progresses: true}
 	}
-	blocked := temporal.Observation{Wait: &drydockv1.Wait{Reason: "BlockedByBudget"}}
+	terminating := evicting(4)
+	terminating.Wait.Reason = "Terminating"
+	blocked := temporal.Observation{Wait: &drydockv1.Wait{Reason: "BlockedByBudget"}, Drain: &maintenancev1.DrainStatus{Evicted: 4}}
 	synctest.Test(t, func(t *testing.T) {
 		reported := &activitytest.Signals{}
 		environment := (&testsuite.WorkflowTestSuite{}).NewTestActivityEnvironment()
@@ -216,16 +218,25 @@ func TestProgressOfADrainIsReportedInPartsAndAnotherReasonAtOnce(t *testing.T) {
 			time.Sleep(2 * time.Second)
 			assert.Len(t, reported.Reasons(), 2, "5 s after the change")
 			time.Sleep(time.Minute)
-			r.Observe(blocked)
-			time.Sleep(time.Millisecond)
+			r.Observe(terminating)
+			time.Sleep(3 * time.Second)
+			assert.Len(t, reported.Reasons(), 2, "another reason is progress, too")
+			time.Sleep(time.Minute)
+			for i, observation := range []temporal.Observation{blocked, terminating, evicting(5), blocked} {
+				r.Observe(observation)
+				time.Sleep(time.Millisecond)
+				assert.Len(t, reported.Reasons(), []int{4, 5, 5, 6}[i], "also if progress has not been reported yet")
+				if i < 2 {
+					time.Sleep(time.Minute)
+				}
+			}
 			return nil
 		}
 		environment.RegisterActivity(observe)
 		_, err := environment.ExecuteActivity(observe)
 		require.NoError(t, err)
-		require.Len(t, reported.Observed, 3)
 		require.EqualValues(t, 3, reported.Observed[1].Drain.Evicted)
-		require.Equal(t, blocked.Wait.Reason, reported.Observed[2].Wait.Reason)
+		require.Equal(t, []string{"Evicting", "Evicting", "Terminating", "BlockedByBudget", "Terminating", "BlockedByBudget"}, reported.Reasons())
 	})
 }
 

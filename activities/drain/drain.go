@@ -88,7 +88,7 @@ func (d *Activities) Drain(ctx context.Context, in Input) (maintenancev1.DrainSt
 				kube.NoNodeCondition(kube.ConditionDrained))
 		},
 		Progress: func(status maintenancev1.DrainStatus, wait *drydockv1.Wait) {
-			report.Observe(temporal.Observation{Drain: &status, Wait: wait})
+			report.Observe(temporal.Observation{Drain: &status, Wait: wait, Progresses: drain.Progresses(wait)})
 			rounds.log(status)
 		},
 		Measure: func(remaining, blocked int) { d.Metrics.observe(in.NodeRef, remaining, blocked) },

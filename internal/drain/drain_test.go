@@ -311,3 +311,12 @@ func TestProgressCountsAndNamesTheRemainingPods(t *testing.T) {
 		require.Equal(t, [2]int{0, 0}, measured)
 	})
 }
+
+func TestADrainProgressesUntilSomethingStopsIt(t *testing.T) {
+	for _, reason := range gravest {
+		progresses := reason == ReasonTerminating || reason == ReasonEvicting || reason == ReasonPodOrder
+		require.Equal(t, progresses, Progresses(&drydockv1.Wait{Reason: string(reason)}), reason)
+	}
+	require.False(t, Progresses(&drydockv1.Wait{Reason: "Uncordoned"}))
+	require.True(t, Progresses(nil))
+}

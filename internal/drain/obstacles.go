@@ -28,6 +28,18 @@ var gravest = []Reason{
 	ReasonNodeNotReady, ReasonPodsRunning, ReasonTerminating, ReasonEvicting, ReasonPodOrder,
 }
 
+// Progresses reports whether a drain with this wait continues by itself: its pods leave, or wait for their order.
+func Progresses(wait *drydockv1.Wait) bool {
+	if wait == nil {
+		return true
+	}
+	switch Reason(wait.Reason) {
+	case ReasonEvicting, ReasonTerminating, ReasonPodOrder:
+		return true
+	}
+	return false
+}
+
 // obstacle is a pod that must leave and has not, and why.
 type obstacle struct {
 	decision Decision

@@ -187,6 +187,8 @@ type Observation struct {
 	LockProgress []drydockv1.LockProgress `json:"lockProgress,omitempty"`
 	// Urgent: the wait needs a person, so the activity reports it to its workflow immediately.
 	Urgent bool `json:"urgent,omitempty"`
+	// Progresses: nothing stops the activity. Another such observation is progress, even if its wait has another reason.
+	Progresses bool `json:"progresses,omitempty"`
 	// Part is the part of a HarborCluster that the activity observes.
 	Part string `json:"part,omitempty"`
 }
