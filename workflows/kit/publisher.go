@@ -155,7 +155,7 @@ func (p *Publisher) Run(ctx workflow.Context) {
 }
 
 // awaitChange waits for a change that may be published. One that is not urgent may become one that is over at once, which is not written. So the rest of the
-// workflow runs once more before a timer starts: one that is started and cancelled is two events.
+// workflow runs again before a timer starts: one that is started and cancelled is two events.
 func (p *Publisher) awaitChange(ctx workflow.Context) error {
 	ready := func() bool { return p.mayPublish() || p.gone }
 	for {
