@@ -78,9 +78,6 @@ type Walls struct {
 	// Ratios are Drydock's wall time divided by the loop's in the same round. ToLoop is their median.
 	Ratios []float64 `json:"ratios,omitempty"`
 	ToLoop float64   `json:"toLoop"`
-	// ToLoopAtSameSpeed is the same, with each ratio divided by that of the median CPU times of a computation that is always the same. It is what ToLoop would
-	// be at the same speed of the machine, if Drydock did not slow down the machine itself.
-	ToLoopAtSameSpeed float64 `json:"toLoopAtSameSpeed"`
 }
 
 // Run measures the sizes one after the other, each on its own fleet, and reports progress.

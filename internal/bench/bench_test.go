@@ -92,7 +92,6 @@ func TestAllMeasurementsRunOnATinyFleet(t *testing.T) {
 	require.Contains(t, table.String(), "4 requests in the queue of a cluster with 3 nodes, 1 at once: ")
 	require.Contains(t, table.String(), "2 nodes x 1 pod")
 	require.Contains(t, table.String(), "Drydock / loop")
-	require.Contains(t, table.String(), "at the same speed of the machine")
 	require.Contains(t, table.String(), "3 clusters x 2 policies")
 	require.Contains(t, table.String(), "2 Harbor clusters, p50 / p99: ")
 }
@@ -231,24 +230,21 @@ func TestTheFreeTimeOfASlotIsFromReturnToNextCordon(t *testing.T) {
 	require.Equal(t, []time.Duration{3 * time.Second, 5 * time.Second}, seen.slotIdle(Size{Nodes: 3, AtOnce: 2, Rounds: 2}))
 }
 
-func TestProbesMeasureUntilTheyAreStopped(t *testing.T) {
-	took := startProbes()()
-	require.Len(t, took, 1, "a short round has one, too")
-	require.Positive(t, took[0])
-}
-
 func TestEachRoundIsComparedWithThatOfTheLoop(t *testing.T) {
-	of := func(took, probe time.Duration) round {
-		return round{took: took * time.Second, probes: []time.Duration{probe}}
+	rounds := func(took ...time.Duration) (all []round) {
+		for _, took := range took {
+			all = append(all, round{took: took * time.Second})
+		}
+		return all
 	}
-	drydock, loop := []round{of(20, 8), of(90, 2), of(30, 4)}, []round{of(10, 2), of(60, 2), of(30, 4)}
 	var w Walls
-	w.compare(drydock, loop)
-	require.Equal(t, Walls{Ratios: []float64{2, 1.5, 1}, ToLoop: 1.5, ToLoopAtSameSpeed: 1}, w)
+	w.compare(rounds(20, 90, 30), rounds(10, 60, 30))
+	require.Equal(t, Walls{Ratios: []float64{2, 1.5, 1}, ToLoop: 1.5}, w)
+	require.Equal(t, "1.50 (1.00 to 2.00)", w.ratio())
 
 	var even Walls
-	even.compare(drydock[:2], loop[:2])
-	require.Equal(t, Walls{Ratios: []float64{2, 1.5}, ToLoop: 1.75, ToLoopAtSameSpeed: 1}, even)
+	even.compare(rounds(20, 90), rounds(10, 60))
+	require.Equal(t, 1.75, even.ToLoop)
 }
 
 func TestOnlyRoundsOfTheMethodAreObserved(t *testing.T) {

@@ -24,8 +24,6 @@ type round struct {
 	took time.Duration
 	// usages is what Drydock and Temporal have used.
 	usages Usages
-	// probes are the CPU times of the probes.
-	probes []time.Duration
 }
 
 func (r round) has(at time.Time) bool { return !at.Before(r.from) && !at.After(r.to) }
@@ -64,10 +62,7 @@ func (s *measurement) run(ctx context.Context, method method, number int) (r rou
 		return round{}, err
 	}
 	r.from = time.Now()
-	stop := startProbes()
-	r.took, err = method.maintain(ctx, number)
-	r.probes = stop()
-	if err != nil {
+	if r.took, err = method.maintain(ctx, number); err != nil {
 		return round{}, err
 	}
 	if err := s.settle(ctx); err != nil {
@@ -81,13 +76,10 @@ func (s *measurement) run(ctx context.Context, method method, number int) (r rou
 
 // compare compares the same rounds of both.
 func (w *Walls) compare(drydock, loop []round) {
-	var same []float64
 	for i := range drydock {
-		ratio := drydock[i].took.Seconds() / loop[i].took.Seconds()
-		w.Ratios = append(w.Ratios, ratio)
-		same = append(same, ratio*median(loop[i].probes)/median(drydock[i].probes))
+		w.Ratios = append(w.Ratios, drydock[i].took.Seconds()/loop[i].took.Seconds())
 	}
-	w.ToLoop, w.ToLoopAtSameSpeed = middle(w.Ratios), middle(same)
+	w.ToLoop = middle(w.Ratios)
 }
 
 // wallTime returns the median.

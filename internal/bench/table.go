@@ -136,8 +136,7 @@ func (r Report) groups() [][]line[Result] {
 		{
 			{"wall time", func(r Result) string { return seconds(r.Wall.Drydock) }},
 			{"wall time of the loop", func(r Result) string { return unlessNone(r.Wall.Loop, "%.2f s") }},
-			{"Drydock / loop", func(r Result) string { return unlessNone(r.Wall.ToLoop, "%.2f") }},
-			{"the same, at the same speed of the machine", func(r Result) string { return unlessNone(r.Wall.ToLoopAtSameSpeed, "%.2f") }},
+			{"Drydock / loop (all rounds)", func(r Result) string { return r.Wall.ratio() }},
 			{"wall time of kubectl drain", func(r Result) string { return unlessNone(r.Wall.Kubectl, "%.2f s") }},
 		},
 		append([]line[Result]{{"API requests per node (the loop's)", func(r Result) string { return withLoop(r.Requests.Total, r.LoopRequests.Total) }}}, r.verbs()...),
@@ -196,6 +195,14 @@ func (l Latency) String() string {
 		return "-"
 	}
 	return fmt.Sprintf("%.2f / %.2f s", l.P50, l.P99)
+}
+
+// ratio is the median, and the range if there are several rounds.
+func (w Walls) ratio() string {
+	if len(w.Ratios) < 2 {
+		return unlessNone(w.ToLoop, "%.2f")
+	}
+	return fmt.Sprintf("%.2f (%.2f to %.2f)", w.ToLoop, slices.Min(w.Ratios), slices.Max(w.Ratios))
 }
 
 func seconds(s float64) string { return fmt.Sprintf("%.2f s", s) }
