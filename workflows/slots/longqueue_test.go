@@ -1,11 +1,13 @@
 package slots_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"go.temporal.io/sdk/activity"
 
 	"drydock.dev/drydock/internal/scheduling"
 	"drydock.dev/drydock/internal/temporal"
@@ -47,6 +49,38 @@ func TestManyOwnersLearnInFewActivitiesWhyTheyWait(t *testing.T) {
 		},
 	)
 	w.Carried()
+}
+
+// The delivery may take seconds if Temporal is busy.
+func TestSlotsAreGrantedWhileReportsDelayTheNextRun(t *testing.T) {
+	w := workflowtest.NewSchedulerWorld(t)
+	var delivery []byte
+	w.RegisterActivityWithOptions(func(ctx context.Context, _ []scheduling.SlotResponse) ([]scheduling.SlotOwner, error) {
+		delivery = activity.GetInfo(ctx).TaskToken
+		return nil, activity.ErrResultPending
+	}, activity.RegisterOptions{Name: "SendResponses", DisableAlreadyRegisteredCheck: true})
+	for minute, step := range []func(){
+		func() {
+			w.ShowAllNodes()
+			w.Request("june", workflowtest.SlotFor("a", 1))
+			w.Request("july", workflowtest.SlotFor("b", 2))
+			w.Request("august", workflowtest.SlotFor("c", 3))
+		},
+		func() {
+			require.NotEmpty(t, delivery)
+			w.SetContinueAsNewSuggested(true)
+			w.Release("june", 1)
+		},
+		func() { w.Release("july", 2) },
+		func() {
+			require.Equal(t, []string{"june a", "july b", "august c"}, w.Grants())
+			require.False(t, w.IsWorkflowCompleted())
+			require.NoError(t, w.CompleteActivity(delivery, []scheduling.SlotOwner{}, nil))
+		},
+	} {
+		w.RegisterDelayedCallback(step, time.Duration(minute)*time.Minute)
+	}
+	require.Len(t, w.Carried().Slots.Requesters, 1, "august has the slot")
 }
 
 // Temporal would have to describe thousands of workflows each half minute.

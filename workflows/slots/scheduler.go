@@ -164,7 +164,7 @@ func (s *maintenanceScheduler) run(ctx workflow.Context) error {
 		s.changed, s.requested = false, false
 		s.watchWhileNeeded(ctx)
 		again := s.decide(ctx)
-		if s.historyLong(ctx) {
+		if s.runEnds(ctx) {
 			return s.continueAsNew(ctx)
 		}
 		if err := s.awaitChange(ctx, again); err != nil {
@@ -177,6 +177,11 @@ func (s *maintenanceScheduler) historyLong(ctx workflow.Context) bool {
 	return kit.ShouldContinueAsNew(ctx, s.received)
 }
 
+// runEnds reports whether the run continues as new. While reports are being delivered, it still grants slots.
+func (s *maintenanceScheduler) runEnds(ctx workflow.Context) bool {
+	return s.historyLong(ctx) && !s.reporting
+}
+
 // awaitChange waits until a decision is due: after a change, or at that instant; the zero time is never. Requests that get no slot yet wait for others.
 func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time) error {
 	for {
@@ -184,13 +189,13 @@ func (s *maintenanceScheduler) awaitChange(ctx workflow.Context, until time.Time
 		if s.requested {
 			until = scheduling.Earlier(until, s.decidedAt.Add(s.pace()))
 		}
-		if s.changed || s.historyLong(ctx) || !until.IsZero() && !until.After(now) {
+		if s.changed || s.runEnds(ctx) || !until.IsZero() && !until.After(now) {
 			return nil
 		}
 		known := s.requested
 		s.setWake(ctx, until)
 		if err := workflow.Await(ctx, func() bool {
-			return s.changed || s.requested != known || s.historyLong(ctx) || s.wake != nil && s.wake.IsReady()
+			return s.changed || s.requested != known || s.runEnds(ctx) || s.wake != nil && s.wake.IsReady()
 		}); err != nil {
 			return err
 		}
@@ -305,7 +310,7 @@ func (s *maintenanceScheduler) watchFailed(ctx workflow.Context, reason, message
 
 // continueAsNew carries the state to a new run. Only the main loop calls it. It waits for outgoing messages and handles pending signals first.
 func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
-	if err := workflow.Await(ctx, func() bool { return s.sending == 0 && !s.reporting }); err != nil {
+	if err := workflow.Await(ctx, func() bool { return s.sending == 0 }); err != nil {
 		return err
 	}
 	kit.HandlePendingSignals(ctx)

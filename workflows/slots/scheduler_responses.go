@@ -43,7 +43,7 @@ func (s *maintenanceScheduler) undelivered(ctx workflow.Context, response schedu
 func (s *maintenanceScheduler) report(ctx workflow.Context) (next time.Time) {
 	now := workflow.Now(ctx)
 	switch {
-	case s.reporting: // its end wakes the loop
+	case s.reporting, s.historyLong(ctx): // the end of the delivery wakes the loop; the next run reports
 		return time.Time{}
 	case s.reportAt.After(now):
 		return s.reportAt
