@@ -147,7 +147,7 @@ func (e environment) Environ() []string {
 
 func (e environment) LookupEnv(name string) (string, bool) {
 	for _, variable := range e {
-		if variable.Name == name && variable.ValueFrom != nil {
+		if variable.Name == name && variable.ValueFrom != nil && variable.ValueFrom.SecretKeyRef != nil {
 			return variable.ValueFrom.SecretKeyRef.Name + "/" + variable.ValueFrom.SecretKeyRef.Key, true
 		}
 		if variable.Name == name {

@@ -197,12 +197,18 @@ func openDatabase(path string) (*config.SQL, error) {
 	return opened, nil
 }
 
+// ackInterval is how long the server keeps tasks that are done in its queues. It looks through all of them for each new one.
+const ackInterval = 5 * time.Second
+
 // dynamicConfig tunes the server for one worker on one machine: by default it polls its queues 20 times a second, which adds 50 ms to each step of a
-// workflow, and splits task queues for thousands of tasks a second.
+// workflow, keeps tasks that are done for half a minute, and splits task queues for thousands of tasks a second.
 func dynamicConfig() dynamicconfig.Client {
 	return dynamicconfig.StaticClient{
 		dynamicconfig.TransferProcessorMaxPollRPS.Key():                  5000,
 		dynamicconfig.TimerProcessorMaxPollRPS.Key():                     5000,
+		dynamicconfig.TransferProcessorUpdateAckInterval.Key():           ackInterval,
+		dynamicconfig.TimerProcessorUpdateAckInterval.Key():              ackInterval,
+		dynamicconfig.VisibilityProcessorUpdateAckInterval.Key():         ackInterval,
 		dynamicconfig.EnableActivityEagerExecution.Key():                 true,
 		dynamicconfig.MatchingNumTaskqueueReadPartitions.Key():           1,
 		dynamicconfig.MatchingNumTaskqueueWritePartitions.Key():          1,

@@ -112,8 +112,13 @@ func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 	return report, report.runPace(ctx, progress)
 }
 
+// chartContainer is the environment of a worker in a container of the chart, with its CPU request and 90 % of its memory limit of 1 GiB.
+func chartContainer() []string { return []string{"GOMAXPROCS=1", "GOMEMLIMIT=966367641"} }
+
 func runOnFleet(ctx context.Context, size Size, progress io.Writer) (Result, error) {
-	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Nodes, Temporal: temporalServer(size.OnPostgreSQL), Output: progress})
+	f, err := fleet.Start(ctx, fleet.Options{
+		Spokes: 1, Workers: size.Nodes, WorkerEnv: chartContainer(), Temporal: temporalServer(size.OnPostgreSQL), Output: progress,
+	})
 	if err != nil {
 		return Result{}, err
 	}

@@ -12,6 +12,8 @@ type Program struct {
 	// Path of the executable.
 	Path string
 	Args []string
+	// Env has further environment variables, as NAME=VALUE.
+	Env []string
 	// ReadyURL returns 200 when the program is ready.
 	ReadyURL string
 }
@@ -24,7 +26,7 @@ func (s *Stack) Add(program Program) (*Process, error) {
 		return nil, fmt.Errorf("add %s: the stack has ended: %w", program.Name, s.reason)
 	}
 	process := s.process("", program.Name, program.Args, httpReady(program.ReadyURL))
-	process.path, process.env = installedAt(program.Path), nil
+	process.path, process.env = installedAt(program.Path), program.Env
 	s.added = append(s.added, process)
 	return process, nil
 }

@@ -58,6 +58,10 @@ var temporalDynamicConfig = map[string]string{
 	// By default the server polls its task queues 20 times a second, which adds 50 ms to each step of a workflow.
 	"history.transferProcessorMaxPollRPS": "5000",
 	"history.timerProcessorMaxPollRPS":    "5000",
+	// By default the server keeps the tasks that are done in its queues for half a minute, and looks through all of them for each new one.
+	"history.transferProcessorUpdateAckInterval":   `"5s"`,
+	"history.timerProcessorUpdateAckInterval":      `"5s"`,
+	"history.visibilityProcessorUpdateAckInterval": `"5s"`,
 	// A worker gets its activities with the response to its workflow task, without the task queue.
 	"system.enableActivityEagerExecution": "true",
 	// The default of four partitions is for thousands of tasks a second; tasks and pollers in different partitions have to be matched.
@@ -106,6 +110,7 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 		args = append(args, "--headless")
 	}
 	t.Process = s.process("", "temporal", args, t.serving)
+	t.Process.env = append(t.Process.env, "GOMAXPROCS=1") // it needs less than one core, and pays for more in each change of goroutines
 	return t, nil
 }
 

@@ -131,7 +131,9 @@ func TestAMaintenanceWindowIsReplacedWhileNoWorkerRuns(t *testing.T) {
 	require.NoError(t, theFleet.Worker.Start(t.Context()))
 	second.await("True Reconciled")
 	second.awaitField("Closed", "status", "phase")
-	require.Eventually(t, func() bool { return windowStatus(t, "vanished-window").Phase == windows.PhaseOver }, stateLimit, 200*time.Millisecond)
+	require.Eventually(t, func() bool {
+		return windowHas(t, "vanished-window", func(now windows.Status) bool { return now.Phase == windows.PhaseOver })
+	}, stateLimit, 200*time.Millisecond)
 	second.delete()
 	second.awaitGone()
 }

@@ -48,13 +48,22 @@ func windowStatus(t *testing.T, name string) windows.Status {
 	return status
 }
 
+// windowHas reports whether the status of a window is known and satisfies a condition.
+func windowHas(t *testing.T, name string, condition func(windows.Status) bool) bool {
+	t.Helper()
+	var status windows.Status
+	return json.Unmarshal([]byte(drydock(t, "window", "status", name, "-o", "json").out), &status) == nil && condition(status)
+}
+
 // awaitWindow waits until the status of a window has exactly these events.
 func awaitWindow(t *testing.T, name string, last ...windows.EventKind) windows.Status {
 	t.Helper()
 	var status windows.Status
 	require.Eventually(t, func() bool {
-		status = windowStatus(t, name)
-		return slices.Equal(kindsOf(status), last)
+		return windowHas(t, name, func(now windows.Status) bool {
+			status = now
+			return slices.Equal(kindsOf(now), last)
+		})
 	}, stateLimit, 200*time.Millisecond, "the events of %s: %v", name, &status)
 	return status
 }
@@ -84,7 +93,8 @@ func TestWindowsAreCorrectWhenWorkersMissStartsAndEnds(t *testing.T) {
 		if lasts := time.Until(ends).Truncate(time.Second); lasts >= 3*time.Second {
 			createWindow(t, end, lasts, inSeconds(0))
 			require.Eventually(t, func() bool {
-				return slices.Contains(kindsOf(windowStatus(t, end)), windows.EventStarted) || !time.Now().Before(opens)
+				started := func(now windows.Status) bool { return slices.Contains(kindsOf(now), windows.EventStarted) }
+				return windowHas(t, end, started) || !time.Now().Before(opens)
 			}, stateLimit, 200*time.Millisecond)
 			require.NoError(t, theFleet.Worker.Stop())
 			if time.Now().Before(opens) {
@@ -161,7 +171,9 @@ func TestARolloutResumesInTheNextOpeningOfItsWindow(t *testing.T) {
 	require.Equal(t, []string{"control-plane-1", "worker-1", "worker-2"}, fleet.Cordoned(actions))
 	requireNoPodEvictedTwice(t, actions)
 	require.NoError(t, theFleet.AwaitCleanup(t.Context(), spoke))
-	require.Eventually(t, func() bool { return len(windowStatus(t, "night").Subscribers) == 0 }, stateLimit, 200*time.Millisecond, "the rollout has unsubscribed")
+	require.Eventually(t, func() bool {
+		return windowHas(t, "night", func(now windows.Status) bool { return len(now.Subscribers) == 0 })
+	}, stateLimit, 200*time.Millisecond, "the rollout has unsubscribed")
 	t.Log(succeeds(t, "window", "override", "night", "--for", "1h", "--reason", "CVE-2026-1234"))
 	t.Log(succeeds(t, "window", "extend", "night", "--until", time.Now().Add(3*time.Hour).UTC().Format(time.RFC3339)))
 	t.Log(succeeds(t, "window", "list"))

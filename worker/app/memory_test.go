@@ -1,11 +1,13 @@
 package app
 
 import (
+	"fmt"
 	"log/slog"
 	"math"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"testing"
@@ -24,6 +26,7 @@ func TestAWorkerKeepsAsManyWorkflowsAsFitInItsMemory(t *testing.T) {
 func TestTheMemoryLimitOfTheContainerIsThatOfGo(t *testing.T) {
 	if os.Getenv("IN_CONTAINER") != "" {
 		limitMemory(t.Context(), slog.New(slog.NewTextHandler(os.Stdout, nil)))
+		fmt.Printf("garbage=%d\n", debug.SetGCPercent(-1))
 		return
 	}
 	parent, file := "/sys/fs/cgroup", "memory.max"
@@ -42,9 +45,19 @@ func TestTheMemoryLimitOfTheContainerIsThatOfGo(t *testing.T) {
 		t.Skipf("needs the memory controller in groups of processes: %v", err)
 	}
 	require.NoError(t, os.WriteFile(limit, []byte("1073741824"), 0))
-	inGroup := exec.CommandContext(t.Context(), "sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group, os.Args[0], "-test.run=^"+t.Name()+"$")
-	inGroup.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool { return strings.Contains(variable, "MEMLIMIT=") }), "IN_CONTAINER=1")
-	output, err := inGroup.CombinedOutput()
-	require.NoError(t, err, "%s", output)
-	require.Contains(t, string(output), "bytes=966367641\n", "90 % of the limit")
+	for setting, lines := range map[string][]string{
+		"GOGC=":            {"bytes=966367641\n", "garbage=300\n"}, // 90 % of the limit
+		"GOGC=50":          {"bytes=966367641\n", "garbage=50\n"},
+		"AUTOMEMLIMIT=off": {"garbage=100\n"},
+	} {
+		inGroup := exec.CommandContext(t.Context(), "sh", "-c", `echo $$ > "$0/cgroup.procs" && exec "$@"`, group, os.Args[0], "-test.run=^"+t.Name()+"$")
+		inGroup.Env = append(slices.DeleteFunc(os.Environ(), func(variable string) bool {
+			return strings.Contains(variable, "MEMLIMIT=") || strings.HasPrefix(variable, "GOGC=")
+		}), "IN_CONTAINER=1", setting)
+		output, err := inGroup.CombinedOutput()
+		require.NoError(t, err, "%s", output)
+		for _, line := range lines {
+			require.Contains(t, string(output), line, setting)
+		}
+	}
 }

@@ -52,6 +52,8 @@ type Options struct {
 	Inside int
 	// WorkerArguments are more arguments of the first worker.
 	WorkerArguments []string
+	// WorkerEnv has further environment variables of all workers, as NAME=VALUE.
+	WorkerEnv []string
 	// Proxies puts a fault proxy between the workers and each cluster.
 	Proxies bool
 	// Output gets progress messages.
@@ -319,7 +321,7 @@ func (f *Fleet) addWorker(args ...string) (*devstack.Process, error) {
 	}
 	return f.Add(devstack.Program{
 		Name: name, Path: filepath.Join(f.bin, "drydock-worker"), ReadyURL: "http://" + health + "/readyz",
-		Args: append([]string{"--clusters", f.clustersFile, "--health-address", health}, args...),
+		Args: append([]string{"--clusters", f.clustersFile, "--health-address", health}, args...), Env: f.options.WorkerEnv,
 	})
 }
 
