@@ -16,6 +16,7 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/kubectl/pkg/util/resource"
 
 	"drydock.dev/drydock/internal/charttest/chroot"
 	"drydock.dev/drydock/internal/devstack"
@@ -114,16 +115,26 @@ func (k Kubelet) environment(ctx context.Context, container corev1.Container) ([
 	for _, variable := range container.Env {
 		value := variable.Value
 		if variable.ValueFrom != nil {
-			from := variable.ValueFrom.SecretKeyRef
-			secret, err := k.Cluster.Client.CoreV1().Secrets(kube.SystemNamespace).Get(ctx, from.Name, metav1.GetOptions{})
-			if err != nil {
-				return nil, err
+			if value, err = k.valueFrom(ctx, *variable.ValueFrom, &container); err != nil {
+				return nil, fmt.Errorf("environment variable %s: %w", variable.Name, err)
 			}
-			value = string(secret.Data[from.Key])
 		}
 		found = append(found, variable.Name+"="+value)
 	}
 	return found, nil
+}
+
+// valueFrom is the value of an environment variable of a container: from a Secret, or from the resources of the container.
+func (k Kubelet) valueFrom(ctx context.Context, source corev1.EnvVarSource, container *corev1.Container) (string, error) {
+	if source.ResourceFieldRef != nil {
+		return resource.ExtractContainerResourceValue(source.ResourceFieldRef, container)
+	}
+	from := source.SecretKeyRef
+	secret, err := k.Cluster.Client.CoreV1().Secrets(kube.SystemNamespace).Get(ctx, from.Name, metav1.GetOptions{})
+	if err != nil {
+		return "", err
+	}
+	return string(secret.Data[from.Key]), nil
 }
 
 func writeFiles(dir string, files map[string][]byte) error {

@@ -46,6 +46,8 @@ type SchedulerCarried struct {
 	// Unswept: maintenances ended without returning their nodes, and the sweeper may not have been woken.
 	Unswept   bool      `json:"unswept,omitempty"`
 	StartedAt time.Time `json:"startedAt"`
+	// Queue is the task queue of the cluster's activities; empty: unknown.
+	Queue string `json:"queue,omitempty"`
 }
 
 const (
@@ -83,8 +85,9 @@ type maintenanceScheduler struct {
 	decidedAt time.Time
 	missing   []string
 
-	// queue is the task queue of the cluster's activities; empty: unknown.
-	queue string
+	// queue is the task queue of the cluster's activities; empty: unknown. located: an earlier run has found it.
+	queue   string
+	located bool
 	// stopWatching stops the watch on the nodes; nil: none runs. trouble is why the nodes cannot be watched.
 	stopWatching workflow.CancelFunc
 	trouble      *drydockv1.Wait
@@ -114,6 +117,7 @@ func newMaintenanceScheduler(ctx workflow.Context, in SchedulerInput) (*maintena
 	if c := in.Carried; c != nil {
 		s.slots, s.holds.State, s.startedAt, s.ownersCheckedAt = c.Slots, c.Held, c.StartedAt, c.OwnersCheckedAt
 		s.resync, s.unswept = continuedResync(c), c.Unswept
+		s.queue, s.located = c.Queue, c.Queue != ""
 	} else {
 		_ = workflow.UpsertTypedSearchAttributes(ctx, temporal.AttributeCluster.ValueSet(in.Cluster))
 	}
@@ -279,8 +283,10 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 	watching, stop := workflow.WithCancel(ctx)
 	s.stopWatching = stop
 	workflow.GoNamed(watching, "watch nodes", func(ctx workflow.Context) {
-		hub := kit.HubRetrier(s.watchFailed)
-		err := kit.Locate(ctx, hub, s.in.Cluster, &s.queue)
+		var err error
+		if !s.located {
+			err = kit.Locate(ctx, kit.HubRetrier(s.watchFailed), s.in.Cluster, &s.queue)
+		}
 		if err == nil {
 			watch := kit.ClusterRetrier(s.in.Cluster, &s.queue, s.watchFailed)
 			watch.HeartbeatTimeout = kit.WatchHeartbeatTimeout
@@ -318,7 +324,7 @@ func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
 	s.slots.ForgetNodes() // the next run lists them again; thousands of nodes would not fit into its input
 	carried := &SchedulerCarried{
 		Slots: s.slots, Held: s.holds.State, Answered: s.resync.carried(&s.slots), Resynced: s.resync.complete, OwnersCheckedAt: s.ownersCheckedAt,
-		Unswept: s.unswept, StartedAt: s.startedAt,
+		Unswept: s.unswept, StartedAt: s.startedAt, Queue: s.queue,
 	}
 	s.log.log.Info("Scheduler continues as new", "owners", len(s.slots.Requesters))
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, SchedulerInput{Cluster: s.in.Cluster, First: s.in.First, Carried: carried})

@@ -169,6 +169,19 @@ func TestTheNextRunWakesTheSweeperIfThisOneCouldNot(t *testing.T) {
 	require.False(t, workflowtest.NextRunInput[slots.SchedulerInput](next.World).Carried.Unswept)
 }
 
+func TestTheNextRunWatchesTheNodesWithoutLocatingTheCluster(t *testing.T) {
+	w := workflowtest.NewSchedulerWorld(t)
+	w.RunSteps(func() { w.ShowAllNodes(); w.Request("june", workflowtest.SlotFor("a", 1)) })
+	carried := w.Carried()
+	require.Len(t, w.InputsOf("LocateCluster"), 1)
+
+	next := workflowtest.NewSchedulerWorld(t)
+	next.RunSteps()
+	next.ExecuteWorkflow(slots.MaintenanceScheduler, slots.SchedulerInput{Cluster: "c1", Carried: &carried})
+	require.Empty(t, next.InputsOf("LocateCluster"))
+	require.Len(t, next.InputsOf("WatchNodes"), 1)
+}
+
 func TestARequestForAMissingNodeEndsAndOneForANewNodeWaits(t *testing.T) {
 	w := workflowtest.NewSchedulerWorld(t)
 	w.Unwatched = []string{"new"}
