@@ -20,6 +20,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/kubectl/pkg/util/resource"
 	"sigs.k8s.io/yaml"
 
 	"drydock.dev/drydock/deploy/crds"
@@ -223,6 +224,30 @@ func TestEachVersionHasWorkersOfItsOwn(t *testing.T) {
 	require.Equal(t, "post-install,post-upgrade,post-rollback", job.Annotations["helm.sh/hook"])
 	require.Equal(t, []string{"upgrade-check"}, job.Spec.Template.Spec.InitContainers[0].Args)
 	require.Equal(t, []string{"upgrade-promote", "--deployment=drydock", "--build-id=v0.2.0_rc.1", "--percentage=100", "--timeout=3m"}, job.Spec.Template.Spec.Containers[0].Args)
+}
+
+func TestAWorkerUsesAsManyCoresAsItRequests(t *testing.T) {
+	coresOf := func(args ...string) (cores []string) {
+		objects, err := charttest.Render(t.Context(), append([]string{"--values", "deploy/chart/testdata/production.yaml"}, args...)...)
+		require.NoError(t, err)
+		pod, err := charttest.PodOf(objects, "Deployment", "drydock-worker")
+		require.NoError(t, err)
+		for _, variable := range pod.Containers[0].Env {
+			switch {
+			case variable.Name != "GOMAXPROCS":
+			case variable.ValueFrom == nil:
+				cores = append(cores, variable.Value)
+			default:
+				value, err := resource.ExtractContainerResourceValue(variable.ValueFrom.ResourceFieldRef, &pod.Containers[0])
+				require.NoError(t, err)
+				cores = append(cores, value)
+			}
+		}
+		return cores
+	}
+	require.Equal(t, []string{"1"}, coresOf())
+	require.Equal(t, []string{"2"}, coresOf("--set", "worker.resources.requests.cpu=1500m"))
+	require.Equal(t, []string{"4"}, coresOf("--set-json", `env=[{"name":"GOMAXPROCS","value":"4"}]`))
 }
 
 // The worker may read the Secrets of the namespaces that it searches, and its clusters file says which.
