@@ -116,9 +116,11 @@ func Run(ctx context.Context, sizes Sizes, progress io.Writer) (Report, error) {
 func chartContainer() []string { return []string{"GOMAXPROCS=1", "GOMEMLIMIT=966367641"} }
 
 func runOnFleet(ctx context.Context, size Size, progress io.Writer) (Result, error) {
-	f, err := fleet.Start(ctx, fleet.Options{
-		Spokes: 1, Workers: size.Nodes, WorkerEnv: chartContainer(), Temporal: temporalServer(size.OnPostgreSQL), Output: progress,
-	})
+	server := temporalServer(size.OnPostgreSQL)
+	if !size.OnPostgreSQL {
+		server.Env = []string{"GOMAXPROCS=1"} // it needs less than one core, and more would cost it time in each change of goroutines
+	}
+	f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Nodes, WorkerEnv: chartContainer(), Temporal: server, Output: progress})
 	if err != nil {
 		return Result{}, err
 	}

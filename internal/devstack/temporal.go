@@ -17,7 +17,7 @@ type TemporalOptions struct {
 	// PostgreSQL runs Temporal as in production, instead of its dev server: each service is a process of its own, and the system's PostgreSQL stores
 	// everything. Database and WebUI are for the dev server only.
 	PostgreSQL bool
-	// Env are further settings of these services, as the environment variables of Temporal's container image.
+	// Env are further environment variables: of the dev server, or of these services, as those of Temporal's container image.
 	Env []string
 	// Connect changes how the stack connects to these services, such as its TLS and credentials.
 	Connect func(*client.Options)
@@ -110,7 +110,7 @@ func (s *Stack) newTemporal(options TemporalOptions) (*Temporal, error) {
 		args = append(args, "--headless")
 	}
 	t.Process = s.process("", "temporal", args, t.serving)
-	t.Process.env = append(t.Process.env, "GOMAXPROCS=1") // it needs less than one core, and pays for more in each change of goroutines
+	t.Process.env = append(t.Process.env, options.Env...)
 	return t, nil
 }
 

@@ -46,7 +46,7 @@ type SchedulerCarried struct {
 	// Unswept: maintenances ended without returning their nodes, and the sweeper may not have been woken.
 	Unswept   bool      `json:"unswept,omitempty"`
 	StartedAt time.Time `json:"startedAt"`
-	// Queue is the task queue of the cluster's activities; empty: unknown.
+	// Queue is the task queue on which the nodes are being watched; empty: they are not.
 	Queue string `json:"queue,omitempty"`
 }
 
@@ -85,7 +85,8 @@ type maintenanceScheduler struct {
 	decidedAt time.Time
 	missing   []string
 
-	// queue is the task queue of the cluster's activities; empty: unknown. located: an earlier run has found it.
+	// queue is the task queue of the cluster's activities; empty: unknown. located: the run before has found it, and no watch
+	// of this run has used it.
 	queue   string
 	located bool
 	// stopWatching stops the watch on the nodes; nil: none runs. trouble is why the nodes cannot be watched.
@@ -287,6 +288,7 @@ func (s *maintenanceScheduler) watch(ctx workflow.Context) {
 		if !s.located {
 			err = kit.Locate(ctx, kit.HubRetrier(s.watchFailed), s.in.Cluster, &s.queue)
 		}
+		s.located = false // the cluster may have moved before another watch
 		if err == nil {
 			watch := kit.ClusterRetrier(s.in.Cluster, &s.queue, s.watchFailed)
 			watch.HeartbeatTimeout = kit.WatchHeartbeatTimeout
@@ -321,10 +323,14 @@ func (s *maintenanceScheduler) continueAsNew(ctx workflow.Context) error {
 	}
 	kit.HandlePendingSignals(ctx)
 	s.log.slots(s.slots.TakeChanges())
+	watched := ""
+	if s.trouble == nil && s.slots.AllListed {
+		watched = s.queue
+	}
 	s.slots.ForgetNodes() // the next run lists them again; thousands of nodes would not fit into its input
 	carried := &SchedulerCarried{
 		Slots: s.slots, Held: s.holds.State, Answered: s.resync.carried(&s.slots), Resynced: s.resync.complete, OwnersCheckedAt: s.ownersCheckedAt,
-		Unswept: s.unswept, StartedAt: s.startedAt, Queue: s.queue,
+		Unswept: s.unswept, StartedAt: s.startedAt, Queue: watched,
 	}
 	s.log.log.Info("Scheduler continues as new", "owners", len(s.slots.Requesters))
 	return workflow.NewContinueAsNewError(ctx, temporal.MaintenanceScheduler, SchedulerInput{Cluster: s.in.Cluster, First: s.in.First, Carried: carried})

@@ -180,6 +180,20 @@ func TestTheNextRunWatchesTheNodesWithoutLocatingTheCluster(t *testing.T) {
 	next.ExecuteWorkflow(slots.MaintenanceScheduler, slots.SchedulerInput{Cluster: "c1", Carried: &carried})
 	require.Empty(t, next.InputsOf("LocateCluster"))
 	require.Len(t, next.InputsOf("WatchNodes"), 1)
+
+	failing := workflowtest.NewSchedulerWorld(t)
+	failing.Blocked["WatchNodes"] = false
+	failing.RunSteps()
+	failing.ExecuteWorkflow(slots.MaintenanceScheduler, slots.SchedulerInput{Cluster: "c1", Carried: &carried})
+	require.Len(t, failing.InputsOf("WatchNodes"), 2)
+	require.Len(t, failing.InputsOf("LocateCluster"), 1, "the cluster may have moved")
+	require.Empty(t, workflowtest.NextRunInput[slots.SchedulerInput](failing.World).Carried.Queue)
+}
+
+func TestTheNextRunLocatesAClusterWhoseNodesWereNotListed(t *testing.T) {
+	w := workflowtest.NewSchedulerWorld(t)
+	w.RunSteps(func() { w.Request("june", workflowtest.SlotFor("a", 1)) })
+	require.Empty(t, w.Carried().Queue)
 }
 
 func TestARequestForAMissingNodeEndsAndOneForANewNodeWaits(t *testing.T) {
