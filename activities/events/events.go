@@ -83,6 +83,9 @@ type NodeEvent struct {
 // Announce records an Event on the node in the background, and returns a function that waits for it. Repeated attempts record it once, because its name
 // exists. An Event that is not accepted soon is dropped. A cancelled attempt, or one that another may have replaced (see kube.Cluster), records none.
 func Announce(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, event Event) (recorded func()) {
+	if event.At.IsZero() {
+		event.At = time.Now()
+	}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -100,11 +100,11 @@ func (n *Activities) PlanMaintenance(ctx context.Context, in PlanMaintenanceInpu
 	if err := markPlanned(ctx, cluster, in.NodeRef, node); err != nil {
 		return PlanMaintenanceResult{}, err
 	}
+	events.Record(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodePending), Message: "a maintenance of the node waits for its slot"})
 	warning, err := drain.Warn(ctx, cluster, in.NodeRef, in.Preflight)
 	if err != nil {
 		return PlanMaintenanceResult{}, err
 	}
-	events.Record(ctx, cluster, in.NodeRef, events.Event{Reason: string(maintenancev1.NodePending), Message: "a maintenance of the node waits for its slot"})
 	return PlanMaintenanceResult{Warning: warning}, nil
 }
 
