@@ -98,7 +98,7 @@ func clustersOnFleet(ctx context.Context, size ClustersSize, rest time.Duration,
 	result := ClustersResult{Size: size}
 	// By default a worker has no controller of the annotations of nodes, which reads all nodes.
 	f, err := fleet.Start(ctx, fleet.Options{
-		WorkerArguments: []string{"--node-annotations=false"}, Temporal: temporalServer(size.OnPostgreSQL), Output: progress,
+		WorkerArguments: []string{"--node-annotations=false"}, WorkerEnv: chartContainer(), Temporal: temporalServer(size.OnPostgreSQL), Output: progress,
 	})
 	if err == nil {
 		err = errors.Join(result.measure(ctx, f, simulated, rest, progress), f.Stop())

@@ -89,7 +89,7 @@ type QueueResult struct {
 func (r *Report) runQueues(ctx context.Context, sizes []QueueSize, progress io.Writer) error {
 	for _, size := range sizes {
 		fmt.Fprintf(progress, "measuring %s\n", size)
-		f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Nodes, Temporal: temporalServer(false), Output: progress})
+		f, err := fleet.Start(ctx, fleet.Options{Spokes: 1, Workers: size.Nodes, WorkerEnv: chartContainer(), Temporal: temporalServer(false), Output: progress})
 		if err != nil {
 			return fmt.Errorf("measure %s: %w", size, err)
 		}
