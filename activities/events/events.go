@@ -84,7 +84,7 @@ type NodeEvent struct {
 // exists. An Event that is not accepted soon is dropped. A cancelled attempt, or one that another may have replaced (see kube.Cluster), records none.
 func Announce(ctx context.Context, cluster *kube.Cluster, ref activitykit.NodeRef, event Event) (recorded func()) {
 	if event.At.IsZero() {
-		event.At = time.Now()
+		event.At = time.Now() // not when the background gets to it: another Event may be announced meanwhile
 	}
 	done := make(chan struct{})
 	go func() {

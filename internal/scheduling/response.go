@@ -11,8 +11,8 @@ import (
 )
 
 const (
-	// waitReportDelay is how long a reason must last before the owner receives it: most waits end sooner. One that follows another must last as long as
-	// followingDelay for each waiting owner, if that is longer: with ten owners for each node, ten would learn of each maintenance and again of its end.
+	// waitReportDelay is how long a reason must last before the owner receives it: most waits end sooner. When the reported reason no longer
+	// holds, it is followingDelay for each waiting owner, if that is longer: with ten owners for each node, ten would learn of each maintenance and of its end.
 	waitReportDelay, followingDelay = time.Second, time.Millisecond
 	// messageInterval is the minimum time between messages of the same reason, for example when the slots go to other nodes. It grows to a tenth of the
 	// time that the request has waited, up to maxMessageInterval, so that a wait of months does not fill the history of the owner.
@@ -117,8 +117,8 @@ func (r *Requester) hasNews() bool {
 	return false
 }
 
-// reportDue returns when to report why requests wait; zero: the owner knows. A new reason is due when it has lasted for waitReportDelay or followingDelay,
-// and a new message of the same reason after messageInterval.
+// reportDue returns when to report why requests wait; zero: the owner knows. Another reason is due when the reported one has not held for waitReportDelay
+// or followingDelay, and a new message of the same reason after messageInterval.
 func (s *SlotState) reportDue(r *Requester, now time.Time) time.Time {
 	reason, message := s.waitOf(r)
 	if reason != r.Sent.Reason {
